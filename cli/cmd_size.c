@@ -52,8 +52,9 @@ static const cli_option options[] = {
      .arg = "LEAST:MOST[,LEAST:MOST...]",
      .example_argument = "4:64",
      .help = "Nodes to consider per datacenter: one range for all, or one for "
-             "each; 0 as LEAST allows to leave it out, and 16 is 16:16. "
-             "Default: up to the job's nodes, and no datacenter is required."},
+             "each; 0 as LEAST allows to leave it out, 16 is 16:16, and 0 is "
+             "none. Default: up to the job's nodes, and no datacenter is "
+             "required."},
     CLI_PRICE_ROWS(settings),
     {.name = "spot",
      .type = CLI_TEXT,
@@ -190,7 +191,7 @@ static bool parse_range(const char *text, size_t len, lh_size_range *out)
     if (colon)
         *colon = '\0';
     if (!cli_parse_count(part, 0, LH_MAX_GPUS, &least) ||
-        !cli_parse_count(colon ? colon + 1 : part, 1, LH_MAX_GPUS, &most) ||
+        !cli_parse_count(colon ? colon + 1 : part, 0, LH_MAX_GPUS, &most) ||
         least > most)
         return false;
     *out = (lh_size_range){(uint32_t)least, (uint32_t)most};
@@ -210,6 +211,7 @@ static lh_status read_ranges(cli *c, const lh_job *job, const char *text,
                          " datacenter%s; give one, or one for each",
                          n, job->n_datacenters,
                          job->n_datacenters > 1 ? "s" : "");
+    uint64_t gpus = 0;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const size_t len = strcspn(text, ",");
         if (!parse_range(text, len, &ranges[i]))
@@ -219,7 +221,16 @@ static lh_status read_ranges(cli *c, const lh_job *job, const char *text,
                              len < 60 ? (int)len : 60, text);
         if (n > 1)
             text += len + 1;
+        gpus += (uint64_t)ranges[i].most * job->datacenters[i].gpus_per_node;
     }
+    if (gpus == 0)
+        return cli_usage(c, "--nodes: no datacenter may have a node; give one "
+                            "of them a range such as 0:16");
+    if (gpus > LH_MAX_GPUS)
+        return cli_usage(c,
+                         "--nodes: %" PRIu64
+                         " GPUs in all datacenters; at most %u are allowed",
+                         gpus, LH_MAX_GPUS);
     return LH_OK;
 }
 

@@ -85,8 +85,14 @@ static lh_status read_real(cli *c, const cli_option *o, const char *text,
 static lh_status read_time(cli *c, const cli_option *o, const char *text,
                            int64_t *out_ns)
 {
+    const char *rest, *unit = o->example_argument ? o->example_argument : "1s";
+    double number;
     if (cli_parse_time(text, out_ns) && *out_ns > 0)
         return LH_OK;
+    if (cli_parse_real(text, &number, &rest) && !*rest && number > 0)
+        return cli_usage(c, "--%s: '%.60s' has no unit; did you mean %.60s%s?",
+                         o->name, text, text,
+                         unit + strspn(unit, "0123456789."));
     return cli_usage(c, "--%s: '%.60s' is not a time such as 3.98s or 3980ms",
                      o->name, text);
 }

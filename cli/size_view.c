@@ -4,6 +4,8 @@
 #include "inputs.h"
 #include "wrap.h"
 
+#include <longhaul/experimental/json_output.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -16,6 +18,8 @@
 enum { AMOUNT_TEXT = 40 };
 /* Capacity for the description of a loss, in bytes. */
 enum { LOSS_TEXT = 200 };
+/* Capacity for the distance from the bounds, in bytes. */
+enum { GAP_TEXT = 160 };
 
 /* --- text ---------------------------------------------------------------- */
 
@@ -58,23 +62,21 @@ static const char *format_duration(double s, char text[AMOUNT_TEXT])
 static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
                         uint32_t spares)
 {
-    char text[2000] = "";
+    const char *title = "where";
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_datacenter *site = &job->datacenters[i];
-        const size_t len = strlen(text);
-        if (size->nodes[i] && len < sizeof text - 200)
-            snprintf(text + len, sizeof text - len,
-                     "%s%s %" PRIu32 " node%s of %" PRIu32 " %s",
-                     len ? ", " : "", site->name, size->nodes[i],
-                     size->nodes[i] > 1 ? "s" : "", site->gpus_per_node,
-                     site->gpu.name);
+        if (!size->nodes[i])
+            continue;
+        cli_wrap(c, title, "%s: %" PRIu32 " node%s of %" PRIu32 " %s",
+                 site->name, size->nodes[i], size->nodes[i] > 1 ? "s" : "",
+                 site->gpus_per_node, site->gpu.name);
+        title = "";
     }
-    const char *spot = size->spot ? "; spot capacity" : "";
     if (spares)
-        cli_wrap(c, "where", "%s; %" PRIu32 " spare node%s in each%s", text,
-                 spares, spares > 1 ? "s" : "", spot);
-    else
-        cli_wrap(c, "where", "%s%s", text, spot);
+        cli_wrap(c, title, "and %" PRIu32 " spare node%s in each", spares,
+                 spares > 1 ? "s" : "");
+    if (size->spot)
+        cli_wrap(c, title, "spot capacity");
 }
 
 /* Prints the training time and its failures. */
@@ -181,7 +183,8 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size *size, const char *title)
 {
     cli_print(c, "\n");
-    cli_wrap(c, title, "%" PRIu32 " GPUs", size->gpus + size->spare_gpus);
+    cli_wrap(c, title, "%" PRIu32 " GPU%s", size->gpus + size->spare_gpus,
+             size->gpus + size->spare_gpus > 1 ? "s" : "");
     print_nodes(c, job, size, o->failures->spares);
     print_time(c, o, size);
     print_cost(c, size);
@@ -189,32 +192,47 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     print_losses(c, job, o, size);
 }
 
+/* Prints the bounds, and how much better than the result the best size may
+ * be. */
+static void print_bounds(cli *c, const lh_size_result *r)
+{
+    const uint32_t gpus = r->fewest.gpus + r->fewest.spare_gpus;
+    char usd[AMOUNT_TEXT], cost[AMOUNT_TEXT + 20] = "";
+    char fewer[GAP_TEXT] = "", cheaper[GAP_TEXT] = "";
+    if (r->usd_bound > 0)
+        snprintf(cost, sizeof cost, " and USD %s",
+                 format_amount(r->usd_bound, usd));
+    if (r->n_found && gpus <= r->gpus_bound)
+        snprintf(fewer, GAP_TEXT, "; no size has fewer GPUs than the result");
+    else if (r->n_found)
+        snprintf(fewer, GAP_TEXT,
+                 "; the best size may have %" PRIu32 " GPU%s (%.1f %%) fewer",
+                 gpus - r->gpus_bound, gpus - r->gpus_bound > 1 ? "s" : "",
+                 100 * (1 - (double)r->gpus_bound / gpus));
+    if (r->n_found && r->usd_bound > 0 && r->cheapest.usd > r->usd_bound)
+        snprintf(cheaper, GAP_TEXT, "; the cheapest may cost %.0f %% less",
+                 100 * (1 - r->usd_bound / r->cheapest.usd));
+    cli_wrap(c, "",
+             "at least %" PRIu32 " GPU%s%s are required (proven for the cost "
+             "model)%s%s",
+             r->gpus_bound, r->gpus_bound > 1 ? "s" : "", cost, fewer, cheaper);
+}
+
 /* Prints how sure the result is. */
 static void print_certainty(cli *c, const lh_size_result *r)
 {
-    char usd[AMOUNT_TEXT];
     cli_print(c, "\n");
     cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned",
              r->all_planned
                  ? "best found of all sizes; a bound excludes those not planned"
                  : "best found",
              r->n_planned, r->n_sizes);
-    if (!r->gpus_bound)
+    if (r->gpus_bound)
+        print_bounds(c, r);
+    else
         cli_wrap(c, "",
                  "no size in the ranges can meet the requirements "
                  "(proven for the cost model)");
-    else if (r->usd_bound > 0)
-        cli_wrap(c, "",
-                 "no size with fewer than %" PRIu32
-                 " GPUs or below USD %s meets the requirements (proven "
-                 "for the cost model)",
-                 r->gpus_bound, format_amount(r->usd_bound, usd));
-    else
-        cli_wrap(c, "",
-                 "no size with fewer than %" PRIu32
-                 " GPUs meets the requirements (proven for the cost "
-                 "model)",
-                 r->gpus_bound);
 }
 
 /* Prints the result as text. */
@@ -244,99 +262,22 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
     }
     print_certainty(c, r);
     if (c->common.output && r->n_found)
-        cli_print(c, "\nnext          longhaul plan %s\n", c->common.output);
+        cli_print(c,
+                  "\nnext          longhaul plan %s (searches longer, and may "
+                  "find a shorter iteration)\n",
+                  c->common.output);
     return LH_OK;
-}
-
-/* --- JSON ---------------------------------------------------------------- */
-
-/* Returns a number, or null if it is negative (unknown) or infinite. */
-static json_t *known_json(double x)
-{
-    return x < 0 || !isfinite(x) ? json_null() : json_real(x);
-}
-
-/* Returns the datacenters in use as a list. */
-static json_t *nodes_json(cli *c, const lh_job *job, const lh_size *size)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const lh_datacenter *site = &job->datacenters[i];
-        if (size->nodes[i])
-            json_array_append_new(
-                list, json_pack("{s:s, s:s, s:I, s:I}", "datacenter",
-                                cli_utf8_name(c, site->name), "gpu",
-                                cli_utf8_name(c, site->gpu.name), "nodes",
-                                (json_int_t)size->nodes[i], "gpus_per_node",
-                                (json_int_t)site->gpus_per_node));
-    }
-    return list;
-}
-
-/* Returns the losses of nodes as a list. */
-static json_t *losses_json(cli *c, const lh_job *job, const lh_size *size)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < size->n_losses; i++) {
-        const lh_size_loss *x = &size->losses[i];
-        json_array_append_new(
-            list,
-            json_pack("{s:s, s:I, s:o, s:o, s:b}", "datacenter",
-                      cli_utf8_name(c, job->datacenters[x->datacenter].name),
-                      "nodes", (json_int_t)x->nodes, "iteration_s",
-                      known_json(x->iteration_s), "train_s",
-                      known_json(x->train_s), "meets_deadline",
-                      x->meets_deadline));
-    }
-    return list;
-}
-
-/* Returns one size as JSON. */
-static json_t *size_json(cli *c, const lh_job *job, const lh_size *size)
-{
-    const lh_layout *l = &size->layout;
-    const lh_goodput *g = &size->goodput;
-    return json_pack(
-        "{s:I, s:I, s:b, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f, s:f, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o}",
-        "gpus", (json_int_t)size->gpus, "spare_gpus",
-        (json_int_t)size->spare_gpus, "spot", size->spot, "datacenters",
-        nodes_json(c, job, size), "layout", "tensor", (json_int_t)l->tensor,
-        "context", (json_int_t)l->context, "expert", (json_int_t)l->expert,
-        "pipeline", (json_int_t)l->pipeline, "data", (json_int_t)l->data,
-        "micro_batch", (json_int_t)l->micro_batch, "iteration_s",
-        (double)size->iteration_ns / 1e9, "tokens_per_s", size->tokens_per_s,
-        "goodput", "fraction", g->fraction, "tokens_per_s",
-        size->tokens_per_s * g->fraction, "progress", g->progress, "speed",
-        g->speed, "failures_per_day", g->failures_per_s * DAY_S,
-        "checkpoint_interval_s", g->interval_s, "train_s",
-        known_json(size->train_s), "usd", known_json(size->usd), "gpus_usd",
-        known_json(size->gpus_usd), "between_usd",
-        known_json(size->between_usd), "losses", losses_json(c, job, size));
 }
 
 /* Prints the result as JSON. */
 static lh_status print_json(cli *c, const lh_job *job, const lh_size_options *o,
                             const lh_size_result *r)
 {
-    json_t *object = json_pack(
-        "{s:f, s:o, s:o, s:b, s:f, s:I, s:b, s:o, s:o}", "tokens", o->tokens,
-        "deadline_s",
-        o->deadline_s > 0 ? json_real(o->deadline_s) : json_null(),
-        "budget_usd",
-        o->budget_usd > 0 ? json_real(o->budget_usd) : json_null(), "found",
-        r->n_found > 0, "sizes", r->n_sizes, "planned",
-        (json_int_t)r->n_planned, "all_planned", r->all_planned, "gpus_bound",
-        r->gpus_bound ? json_integer(r->gpus_bound) : json_null(), "usd_bound",
-        r->usd_bound > 0 ? json_real(r->usd_bound) : json_null());
-    if (object && r->n_found) {
-        json_object_set_new(object, "fewest", size_json(c, job, &r->fewest));
-        json_object_set_new(object, "cheapest",
-                            size_json(c, job, &r->cheapest));
-    } else if (object) {
-        json_object_set_new(object, "fastest", size_json(c, job, &r->fewest));
-    }
-    return cli_put_json(c, object);
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_size_result_format(job, o, r, &text, &len, &c->err));
+    cli_put_owned_text(c, text, len);
+    return LH_OK;
 }
 
 lh_status cli_print_size(cli *c, const lh_job *job, const lh_size_options *o,

@@ -49,6 +49,7 @@ from ._results import (
 )
 from ._schedules import Schedule, methods, schedule
 from ._simulations import Simulation, simulate
+from ._sizes import Size, Sizes, size
 from ._verdicts import Verdict, check
 
 if _TYPE_CHECKING:
@@ -138,6 +139,8 @@ __all__ = [
     "Simulation",
     "SiteGroup",
     "SiteStages",
+    "Size",
+    "Sizes",
     "Spread",
     "Step",
     "TensorBoard",

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """longhaul size: options, output and errors on a job that plans at once."""
 import json
+import re
 
-from harness import (case, check, finish, json_case, long_test, read, run, test,
+from harness import (ROOT, case, check, finish, json_case, long_test, read, run, test,
                      write)
 
 JOB = """longhaul: job/1
@@ -59,11 +60,32 @@ def each_option_has_an_effect():
                     ["--gpu-hour", "9"]):
         other = size("--deadline", "10h", "--nodes", "1:2", *options)["fewest"]
         check(other != base, f"{options}: {other}")
+    east = size("--deadline", "10h", "--nodes", "0,0:2")["fewest"]
+    check(east["datacenters"][0]["datacenter"] == "east", f"{east}")
     two = ["--deadline", "10h", "--nodes", "2:2"]
     check(size(*two)["fewest"]["losses"] !=
           size(*two, "--lose", "1")["fewest"]["losses"], "--lose")
     spot = size("--deadline", "30h", "--spot", "0.3,100h")["cheapest"]
     check(spot["spot"] and spot["goodput"]["failures_per_day"] > 0.2, f"{spot}")
+
+
+def keys_of(value):
+    """Returns the keys of all maps in a JSON value."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    return set()
+
+
+@test
+def the_page_has_exactly_the_keys():
+    """Rows of the tables under "JSON output" begin with keys."""
+    page = read(ROOT / "docs/sizing.md").split("## JSON output")[1]
+    named = set(re.findall(r"`([a-z_]+)`", page))
+    keys = keys_of([size("--deadline", "10h"),
+                    size("--deadline", "1min", code=1)])
+    check(keys == named, f"{keys ^ named}")
 
 
 @test
@@ -74,7 +96,8 @@ def the_text_answers_the_questions():
                 r"sequences").stdout
     for part in ("where ", "of 10.0 h (modelled)", "goodput ", "failures ",
                  "cost          USD ", "losses ", "certainty     best found of all",
-                 "(proven for the", "next          longhaul plan sized.yaml"):
+                 "at least 1 GPU and USD ", "(proven for the", "no size has fewer "
+                 "GPUs", "next          longhaul plan sized.yaml"):
         check(part in text, f"{part!r}: {text}")
     nodes = {x["name"]: x["nodes"]
              for x in json.loads(read("sized.yaml"))["cluster"]["datacenters"]}
@@ -114,8 +137,14 @@ def errors_name_the_option_or_the_key():
     case("deadline", SIZE, 2, err="--deadline or --budget is required")
     case("amount", ["size", "job.yaml", "--tokens", "1X", "--budget", "1"], 2,
          err="--tokens: '1X' is not a number above 0 such as 15T")
+    case("unit", [*SIZE, "--deadline", "20"], 2,
+         err=r"--deadline: '20' has no unit; did you mean 20d\?")
     case("range", [*SIZE, "--deadline", "1d", "--nodes", "4:2"], 2,
          err="--nodes: '4:2' is not a range of nodes such as 4:64")
+    case("none", [*SIZE, "--deadline", "1d", "--nodes", "0"], 2,
+         err="--nodes: no datacenter may have a node")
+    case("many", [*SIZE, "--deadline", "1d", "--nodes", "0:16000000"], 2,
+         err="--nodes: 32000000 GPUs in all datacenters; at most ")
     case("ranges", [*SIZE, "--deadline", "1d", "--nodes", "1,2,3"], 2,
          err="--nodes: 3 ranges for 2 datacenters")
     case("spot", [*SIZE, "--deadline", "1d", "--spot", "2,1h"], 2,

@@ -33,6 +33,11 @@ def one_of(word, *values):
     return draw
 
 
+def timed(option, hours):
+    """Returns a maker of a time in seconds, and of its option in hours."""
+    return lambda r: (3600.0 * hours, [option, f"{hours}h"])
+
+
 def listed(word, least, most, n):
     """Joins numbers by commas."""
     def draw(r):
@@ -90,6 +95,21 @@ ARGUMENTS = {
     "optical": {"seeds": lambda r: (lambda n: ([n], ["--seed", n]))(
                     r.randint(1, 99)),
                 "threads": one_of("--threads", 1, 2)},
+    "size": {"budget_usd": one_of("--budget", 1000000),
+             "nodes": lambda r: ([(1, 2)], ["--nodes", "1:2"]),
+             "gpu_mtbf_s": timed("--gpu-mtbf", 1000),
+             "link_mtbf_s": timed("--link-mtbf", 100),
+             "checkpoint_s": timed("--checkpoint", 1),
+             "restart_s": timed("--restart", 2),
+             "repair_s": timed("--repair", 3),
+             "link_repair_s": timed("--link-repair", 4),
+             "spares": one_of("--spares", 1),
+             "lose": one_of("--lose", 1),
+             "spot": lambda r: ((0.5, 72000), ["--spot", "0.5,20h"]),
+             "gpu_hour_usd": one_of("--gpu-hour", 3),
+             "per_gb_usd": one_of("--per-gb", 0.02),
+             "effort": one_of("--effort", 2, 30),
+             "threads": one_of("--threads", 1)},
 }
 # Arguments that other tests cover, that have no option, that depend on the
 # machine, or that do not affect the result.
@@ -100,6 +120,7 @@ ELSEWHERE = {
     "compare": {"latency", "transfer", "progress"},
     "export": {"schedule", "allow_inexact"},
     "optical": {"progress"},
+    "size": {"tokens", "deadline_s", "progress"},
 }
 
 
@@ -247,6 +268,33 @@ def scenarios_of_optical_networks():
         path.write_text(json.dumps(scenario(r)))
         given, words = drawn(r, "optical")
         agree("optical", lambda: longhaul.optical(path, **given), path, *words)
+
+
+@test
+def sizes_of_a_cluster():
+    r = random.Random(16)
+    path = WORK / "sizes.yaml"
+    path.write_text("""longhaul: job/1
+model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}
+training: {global_batch: 32, sequence: 1024}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+   - {name: west, nodes: 2, usd_per_gpu_hour: 3}
+   - {name: east, nodes: 2, gpu: a100-80g, usd_per_gpu_hour: 1}
+  links: [{between: [west, east], latency_ms: 1, gbps: 100}]
+""")
+    for hours in (10, 10, 200):
+        given, words = drawn(r, "size", 6)
+        agree("size", lambda: longhaul.size(
+            path, tokens=1e9, deadline_s=3600 * hours, **given), path,
+            "--tokens", "1B", "--deadline", f"{hours}h", *words)
+    found = longhaul.size(path, tokens=1e9, deadline_s=36000)
+    check(isinstance(found.fewest, longhaul.Size) and found.fewest.gpus == 1 and
+          found.fastest is None, f"{found}")
 
 
 @test

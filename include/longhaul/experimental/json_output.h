@@ -16,6 +16,7 @@
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/optical.h>
 #include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/size.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/experimental/tradeoff.h>
 
@@ -100,11 +101,12 @@ LH_API lh_status lh_optical_format(const lh_scenario *scenario,
                                    const lh_optical *optical, char **text,
                                    size_t *len, lh_error *err);
 
-/* Formats the means of all combinations and policies as JSON: `longhaul optical
- * --sweep`. */
-LH_API lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep,
-                                         char **text, size_t *len,
-                                         lh_error *err);
+/* Formats the best sizes with their bounds as JSON: `longhaul size`. `options`:
+ * those of the search. */
+LH_API lh_status lh_size_result_format(const lh_job *job,
+                                       const lh_size_options *options,
+                                       const lh_size_result *result,
+                                       char **text, size_t *len, lh_error *err);
 
 /* Formats the diagnosis with its remedies as JSON: `longhaul diagnose`. */
 LH_API lh_status lh_diagnosis_format(const lh_diagnosis *diagnosis, char **text,
