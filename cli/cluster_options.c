@@ -150,6 +150,29 @@ static lh_status set_region(cli *c, const cli_cluster_options *m, uint32_t i,
     return site->region ? LH_OK : reject_region(c, part);
 }
 
+/* Prints a note if the list prices of some GPUs are unknown: the job then has
+ * no prices. */
+static void note_unpriced(cli *c, const lh_draft_site *sites, uint32_t n)
+{
+    uint32_t count = 0, first = 0;
+    char others[40] = "";
+    for (uint32_t i = 0; i < n; i++)
+        if (sites[i].region &&
+            !(lh_cloud_usd_per_gpu_hour(sites[i].region, sites[i].gpu) > 0) &&
+            count++ == 0)
+            first = i;
+    if (!count)
+        return;
+    if (count > 1)
+        snprintf(others, sizeof others, " and %" PRIu32 " other region%s",
+                 count - 1, count > 2 ? "s" : "");
+    cli_note(c,
+             "no list price of %s in %s%s is known, so that the job has no "
+             "prices; add usd_per_gpu_hour to every datacenter, or give "
+             "--gpu-hour to plan and size",
+             sites[first].gpu, sites[first].region, others);
+}
+
 lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out)
@@ -173,6 +196,7 @@ lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
         CLI_TRY(read_site_count(c, n, "gpus-per-node", m->gpus_per_node, i,
                                 &sites[i].gpus_per_node));
     }
+    note_unpriced(c, sites, n);
     out->n_sites = n;
     out->sites = sites;
     out->gbps = m->link_gbps;

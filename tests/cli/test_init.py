@@ -192,9 +192,11 @@ def regions_have_latencies_and_prices():
     check(plan["cost"]["usd"] > 0, "a plan with a cost")
     job = case("no price", ["init", *SMALL, "--sites",
                             "gcp:us-east4,gcp:asia-south2"],
-               out="Cloud regions: latencies are presets").stdout
+               out="Cloud regions: latencies are presets",
+               err=r"no list price of h100-sxm in gcp:asia-south2 is known, "
+               r"so that the job has no prices; add usd_per_gpu_hour").stdout
     check("usd_per_gpu_hour: " not in job.replace("# usd_per", "") and
-          "price of this GPU is unknown" in " ".join(
+          "no list price of h100-sxm in gcp:asia-south2 is known" in " ".join(
               job.replace("#", " ").split()), "no price")
     case("unknown", ["init", "--sites", "us-east4,gcp:us-west1"], 2,
          err=r"unknown region 'us-east4'; similar: gcp:us-east4, gcp:us-east1")

@@ -269,14 +269,35 @@ static double find_gpu_price(const lh_draft_site *site)
                         : 0;
 }
 
-/* Checks whether the prices of all sites' GPUs are known; a job with prices
- * needs all of them. */
-static bool has_gpu_prices(const draft *d)
+/* Returns the first site whose GPU's price is unknown; NULL: none. A job with
+ * prices needs all of them. */
+static const lh_draft_site *find_unpriced_site(const draft *d)
 {
     for (uint32_t i = 0; i < d->o.n_sites; i++)
         if (!(find_gpu_price(&d->o.sites[i]) > 0))
-            return false;
-    return true;
+            return &d->o.sites[i];
+    return NULL;
+}
+
+/* Adds the comment on the presets of cloud regions. */
+static void add_region_comment(draft *d)
+{
+    const lh_draft_site *unpriced = find_unpriced_site(d);
+    char text[400];
+    if (unpriced)
+        snprintf(text, sizeof text,
+                 "Cloud regions: latencies are presets "
+                 "(docs/formats/cloud.md); no list price of %.40s in %.60s is "
+                 "known, so that the job has no prices (usd_per_gpu_hour, "
+                 "usd_per_gb); the bandwidth between regions is an assumption.",
+                 lh_gpu_preset(unpriced->gpu)->name, unpriced->region);
+    else
+        snprintf(text, sizeof text,
+                 "Cloud regions: latencies and list prices are presets "
+                 "(docs/formats/cloud.md); the bandwidth between regions is an "
+                 "assumption.");
+    lhi_text_puts(&d->text, "  ");
+    lhi_draft_add_comment(&d->text, 2, text);
 }
 
 /* Adds the cluster's GPU and its networks inside and between nodes. */
@@ -303,7 +324,7 @@ static void add_machine(draft *d)
              LH_MEMORY_RESERVE_PERCENT);
     lhi_draft_add_line(t, reserve,
                        "GPU memory that no plan uses: a share, or GiB");
-    if (!has_gpu_prices(d))
+    if (!!find_unpriced_site(d))
         lhi_draft_add_line(
             t, "  # usd_per_gpu_hour: 2.5",
             "in any currency; plans then include the training cost");
@@ -333,7 +354,7 @@ static void add_site(draft *d, uint32_t i)
     char own[16];
     lhi_text_printf(t, "    - {name: %s, nodes: %u",
                     lhi_draft_site_name(&d->o.sites[i], i, own), site->nodes);
-    if (has_gpu_prices(d))
+    if (!find_unpriced_site(d))
         lhi_text_printf(t, ", usd_per_gpu_hour: %.15g", find_gpu_price(site));
     if (!same)
         lhi_text_printf(t, ", gpu: %s", gpu->name);
@@ -355,7 +376,7 @@ static void add_region_link(draft *d, uint32_t a, uint32_t b)
                     lhi_draft_site_name(&d->o.sites[a], a, x),
                     lhi_draft_site_name(&d->o.sites[b], b, y),
                     (double)lh_cloud_latency_ns(from, to) / 1e6, d->o.gbps);
-    if (has_gpu_prices(d))
+    if (!find_unpriced_site(d))
         lhi_text_printf(&d->text, ", usd_per_gb: %.15g",
                         lh_cloud_usd_per_gb(from, to));
     lhi_text_puts(&d->text, "}\n");
@@ -405,21 +426,8 @@ static void add_cluster(draft *d)
     lhi_draft_add_comment(t, 0, "Cluster: docs/formats/job.md#cluster");
     lhi_draft_add_line(t, "cluster:", "");
     add_machine(d);
-    if (d->o.sites[0].region) {
-        lhi_text_puts(t, "  ");
-        lhi_draft_add_comment(
-            t, 2,
-            has_gpu_prices(d)
-                ? "Cloud regions: latencies and list prices are presets "
-                  "(docs/formats/cloud.md); the bandwidth between regions is "
-                  "an "
-                  "assumption."
-                : "Cloud regions: latencies are presets "
-                  "(docs/formats/cloud.md); the price of this GPU is unknown "
-                  "in "
-                  "a region, and the bandwidth between regions is an "
-                  "assumption.");
-    }
+    if (d->o.sites[0].region)
+        add_region_comment(d);
     lhi_draft_add_line(
         t, "  datacenters:",
         "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
