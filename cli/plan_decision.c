@@ -6,6 +6,7 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,8 +161,41 @@ static void format_next(const lh_plan *p, char *text, size_t room)
 
 /* --- recommendation ----------------------------------------------------- */
 
-/* Formats the first sentence: what to train, where and how. */
-static void format_what(const lh_plan *p, char *text, size_t room)
+/* Formats the first sentence: what to train on which GPUs. */
+static void format_what(const lh_plan *p, const lh_report_site *sites,
+                        uint32_t n_sites, char *text, size_t room)
+{
+    enum { MOST_SITES = 6 }; /* the map below has all of them */
+    const uint32_t used = lh_plan_gpus(p);
+    char of[40] = "";
+    if (used < p->job->n_gpus)
+        snprintf(of, sizeof of, " of %" PRIu32, p->job->n_gpus);
+    size_t len =
+        (size_t)snprintf(text, room, "Train %.60s on %s%" PRIu32 "%s GPUs",
+                         p->job->model->name, *of ? "" : "all ", used, of);
+    for (uint32_t i = 0; n_sites > 1 && i < n_sites && len < room; i++) {
+        const lh_datacenter *site = &p->job->datacenters[i];
+        if (i == MOST_SITES) {
+            len += (size_t)snprintf(text + len, room - len,
+                                    " and others of %" PRIu32 " datacenters",
+                                    n_sites);
+            break;
+        }
+        const uint32_t here = (uint32_t)llround(sites[i].used * site->gpus);
+        len += (size_t)snprintf(text + len, room - len, "%s", i ? ", " : ": ");
+        if (len < room && here)
+            len += (size_t)snprintf(text + len, room - len, "%" PRIu32 " in %s",
+                                    here, site->name);
+        else if (len < room)
+            len += (size_t)snprintf(text + len, room - len, "none in %s",
+                                    site->name);
+    }
+    if (len < room)
+        snprintf(text + len, room - len, ".");
+}
+
+/* Formats the layout: degrees, microbatches, schedule and replicas. */
+static void format_degrees(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
@@ -176,20 +210,20 @@ static void format_what(const lh_plan *p, char *text, size_t room)
                    {"data", l->data}};
     if (l->sites)
         cli_sites_text(p->job, l->sites, sites, sizeof sites);
-    int len = snprintf(
-        text, room, "Train %.60s on %" PRIu32 " of %" PRIu32 " GPUs%s%.250s%s",
-        p->job->model->name, lh_plan_gpus(p), p->job->n_gpus,
-        *sites ? ", " : "", sites, *sites ? ", with " : " with ");
+    int len = snprintf(text, room, "Layout: ");
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].degree > 1)
             len += snprintf(text + len, room - (size_t)len,
                             "%s parallelism %" PRIu32 ", ", degrees[i].name,
                             degrees[i].degree);
     snprintf(text + len, room - (size_t)len,
-             "microbatches of %.80s sequence%s, recomputation %s and "
-             "schedule %.40s.",
+             "microbatches of %.80s sequence%s, %s recomputation, "
+             "schedule %.40s%s%.250s.",
              cli_micro_batch_text(l, sizes), l->micro_batch > 1 ? "s" : "",
-             lh_recompute_name(b->recompute), l->schedule);
+             b->recompute == LH_RECOMPUTE_NONE
+                 ? "no"
+                 : lh_recompute_name(b->recompute),
+             l->schedule, *sites ? "; " : "", sites);
 }
 
 /* Formats the second sentence: time, throughput and cost, and their error. */
@@ -222,13 +256,19 @@ static void format_proof(const lh_plan *p, char *text, size_t room)
     const bool cheap = p->objective == LH_PLAN_CHEAPEST;
     const double gap = cheap ? lh_plan_cost_gap(p) : lh_plan_gap(p);
     char used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT], proof[160];
+    char left[CLI_GROUPED_TEXT], all[CLI_GROUPED_TEXT], open[120] = "";
+    if (p->n_unexplored)
+        snprintf(open, sizeof open, "; %s of %s layouts were not explored",
+                 cli_grouped_text(p->n_unexplored, left),
+                 cli_grouped_text(p->n_layouts, all));
     if (gap < 0)
         snprintf(proof, sizeof proof,
-                 "This is the best plan found, without a proven bound");
+                 "This is the best plan found, without a proven bound%s", open);
     else
         snprintf(proof, sizeof proof,
-                 "No plan of this job is more than %.1f %% %s (proven)",
-                 100 * gap, cheap ? "cheaper" : "faster");
+                 "No plan of this job is more than %.1f %% %s (proven for the "
+                 "cost model%s)",
+                 100 * gap, cheap ? "cheaper" : "faster", open);
     snprintf(text, room, "%s, and the fullest GPU uses %s of %s.", proof,
              cli_memory_text(p->best.peak_memory_bytes, "bytes", used),
              cli_memory_text(p->best.memory_limit_bytes, "bytes", limit));
@@ -378,18 +418,10 @@ static void fill_tradeoffs(const lh_plan *p, const lists *l,
 static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
                               lh_report *report)
 {
-    enum { NOTES = 5 };
-    char sentences[3][SENTENCE], text[NOTES][CLI_NOTE_TEXT];
-    const char *notes[2 * NOTES], *said[3];
+    enum { NOTES = 6, SENTENCES = 4 };
+    char sentences[SENTENCES][SENTENCE], text[NOTES][CLI_NOTE_TEXT];
+    const char *notes[2 * NOTES], *said[SENTENCES];
     lh_report_decision d = {.size = sizeof d, .notes = notes};
-    format_what(p, sentences[0], SENTENCE);
-    format_result(p, sentences[1], SENTENCE);
-    format_proof(p, sentences[2], SENTENCE);
-    for (int i = 0; i < 3; i++)
-        said[i] = sentences[i];
-    said[0] = cli_utf8_name(c, sentences[0]);
-    d.n_sentences = 3;
-    d.sentences = said;
     if (fill_sites(c, p, l->texts, l->sites)) {
         d.n_sites = p->job->n_datacenters;
         d.sites = l->sites;
@@ -398,21 +430,31 @@ static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
             fill_link(p, &p->network[d.n_links],
                       &l->texts[d.n_sites + d.n_links], &l->links[d.n_links]);
     }
+    format_what(p, d.sites, d.n_sites, sentences[0], SENTENCE);
+    format_result(p, sentences[1], SENTENCE);
+    format_proof(p, sentences[2], SENTENCE);
+    format_degrees(p, sentences[3], SENTENCE);
+    for (int i = 0; i < SENTENCES; i++)
+        said[i] = cli_utf8_name(c, sentences[i]);
+    d.n_sentences = SENTENCES;
+    d.sentences = said;
     fill_tradeoffs(p, l, &d);
     format_safe(p, text[0], CLI_NOTE_TEXT);
     format_next(p, text[1], CLI_NOTE_TEXT);
     cli_plan_ties_text(p, text[2], CLI_NOTE_TEXT);
-    cli_sensitivity_text(p, text[3], CLI_NOTE_TEXT);
-    if (!p->sensitivity && p->n_network)
-        snprintf(text[3], CLI_NOTE_TEXT,
+    cli_whatif_text(p, text[3], CLI_NOTE_TEXT);
+    cli_sensitivity_text(p, text[4], CLI_NOTE_TEXT);
+    if (!p->sensitivity && !p->n_answers && p->n_network)
+        snprintf(text[4], CLI_NOTE_TEXT,
                  "not examined; longhaul plan --sensitivity finds the latency "
                  "and bandwidth at which another layout becomes the best");
-    cli_plan_ends_text(p, text[4], CLI_NOTE_TEXT);
+    cli_plan_ends_text(p, text[5], CLI_NOTE_TEXT);
     add_note(&d, notes, "Safe alternative", text[0]);
     add_note(&d, notes, "Next layout", text[1]);
     add_note(&d, notes, "Ties", text[2]);
-    add_note(&d, notes, "Other link values", cli_utf8_name(c, text[3]));
-    add_note(&d, notes, "Link end points", cli_utf8_name(c, text[4]));
+    add_note(&d, notes, "What if", cli_utf8_name(c, text[3]));
+    add_note(&d, notes, "Other link values", cli_utf8_name(c, text[4]));
+    add_note(&d, notes, "Link end points", cli_utf8_name(c, text[5]));
     return lh_report_set_decision(report, &d, &c->err);
 }
 

@@ -129,6 +129,30 @@ void cli_print_whatif(cli *c, const lh_plan *plan)
     cli_table_print(c, "", &t);
 }
 
+const char *cli_whatif_text(const lh_plan *p, char *text, size_t room)
+{
+    enum { MOST = 3 }; /* the others are in the page's table */
+    size_t len = 0;
+    *text = '\0';
+    for (uint32_t i = 0; i < p->n_answers && i < MOST && len < room; i++) {
+        const lh_plan_whatif_answer *a = &p->answers[i];
+        const double kept = (double)a->kept.iteration_ns;
+        char takes[CLI_TIME_TEXT], least[CLI_TIME_TEXT];
+        len += (size_t)snprintf(
+            text + len, room - len, "%s%s: %s (%+.1f %%) with this plan",
+            i ? "; " : "", a->text, cli_plan_time(p, kept, takes),
+            cli_percent_slower(kept, (double)p->best.iteration_ns));
+        if (len < room && a->best.iteration_ns < a->kept.iteration_ns)
+            len += (size_t)snprintf(
+                text + len, room - len, ", %s with the best found",
+                cli_plan_time(p, (double)a->best.iteration_ns, least));
+    }
+    if (p->n_answers > MOST && len < room)
+        snprintf(text + len, room - len, "; %" PRIu32 " more below",
+                 p->n_answers - MOST);
+    return text;
+}
+
 /* --- sensitivity -------------------------------------------------------- */
 
 /* Formats a break-even factor on a link's value: the resulting value, "43.1 ms"

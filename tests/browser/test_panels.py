@@ -63,7 +63,8 @@ def test_decision(browser, plan):
     text = browser.run("document.querySelector('#decision').innerText")
     said = browser.run("[...document.querySelectorAll('.advice p')]"
                        ".map((p) => p.textContent.replace(/\\u00a0/g, ' '))")
-    check(len(said) == 3 and f"{plan['iteration_s'] * 1e3:.3f} ms" in said[1],
+    check(said[0].endswith(" all 4 GPUs: 2 in west, 2 in east.") and
+          said[3].startswith("Layout: ") and len(said) == 4 and f"{plan['iteration_s'] * 1e3:.3f} ms" in said[1],
           f"recommendation: {said}")
     check(f"more than {100 * plan['search']['gap']:.1f} % faster" in said[2],
           f"proof: {said}")

@@ -246,6 +246,9 @@ def a_report_has_all_that_is_shown():
     for range_ in plan["sensitivity"]["ranges"]:
         if "between" in range_:
             check("-".join(range_["between"]) in html, f"{range_['between']}")
+    answer = plan["what_if"][0]
+    check(f'"What if","{answer["links"]}: ' in html,
+          "the recommendation has the answer")
     check(len(plan["what_if"]) == 2 and plan["front"] and plan["memory"] and
           plan["runners_up"] and plan["search"], "the JSON has all")
 

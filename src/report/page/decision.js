@@ -135,8 +135,10 @@ function memoryOfPlan() {
   if (!d || d.limit <= 0) return null;
   const used = memorySum(d);
   return el('div', { class: 'parts' },
-    el('h3', {}, `Memory of the fullest GPU (${d.name}): ${memory(used, 'B')} ` +
-      `of ${memory(d.limit, 'B')}`),
+    el('h3', isNearlyFull(d) ? { class: 'near' } : {},
+      `Memory of the fullest GPU (${d.name}): ${memory(used, 'B')} ` +
+      `of ${memory(d.limit, 'B')}` + (isNearlyFull(d) && used < d.limit
+        ? `, only ${memory(d.limit - used, 'B')} free` : '')),
     memoryBar(d, Math.max(d.limit, used)),
     memorySizes(d));
 }

@@ -121,6 +121,10 @@ function memorySum(d) {
   return d.parts.reduce((all, [, bytes]) => all + bytes, 0);
 }
 
+function isNearlyFull(d) {
+  return d.limit > 0 && memorySum(d) >= NEAR * d.limit;
+}
+
 /* Joins consecutive stages of a site with the same parts, to SAME_MEMORY of the
  * limit: [{first, last, d}], `d` the fullest of them. */
 function memoryRows(list) {
@@ -177,8 +181,7 @@ function showMemory(list) {
   if (!list || !list.length) return;
   $('memory').hidden = false;
   const whole = Math.max(...list.map((d) => Math.max(d.limit, memorySum(d))));
-  const isNear = (d) => d.limit > 0 && memorySum(d) >= NEAR * d.limit;
-  const near = list.filter(isNear);
+  const near = list.filter(isNearlyFull);
   const row = ({ first, last, d }) => {
     const all = memorySum(d);
     const bar = memoryBar(d, whole);
@@ -186,7 +189,7 @@ function showMemory(list) {
       bar.append(el('b', { class: 'limit', 'aria-hidden': 'true',
         style: `left:${100 * d.limit / whole}%` }));
     return el('div', { class: 'stack-row memory-row' +
-      (isNear(d) ? ' near' : '') }, el('span', {}, first === last ? d.name
+      (isNearlyFull(d) ? ' near' : '') }, el('span', {}, first === last ? d.name
       : `${d.name.replace(/ \d+$/, '')}s ${rangeText(first, last)}`), bar,
     el('b', {}, memory(all, 'B') + (d.limit > 0
       ? `, ${percent(all / d.limit)}` : '')));
