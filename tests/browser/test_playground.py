@@ -191,6 +191,10 @@ def test_plan(browser, folder):
     plan(browser)
     check(browser.run("document.documentElement.dataset.quickMs > 0"),
           "no quick plan before the complete one")
+    check(browser.wait("document.documentElement.dataset.exploring === '0'") and
+          "fits" in text_of(browser, "explored") and
+          "with the plan's schedule" in text_of(browser, "explored"),
+          f"the plan's memory: {text_of(browser, 'explored')}")
     words = text_of(browser, "command").split()
     check(words[:3] == ["longhaul", "plan", "job.yaml"], f"command: {words}")
     here = os.path.join(folder, "program")

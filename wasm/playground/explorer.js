@@ -58,11 +58,25 @@ function buildSliders() {
   $('fix-layout').onclick = fixLayout;
 }
 
-/* Sets the sliders to a layout, and shows its memory. */
-function setSliders(layout) {
+/* Sets the sliders to the layout of a plan, and shows the plan's own memory until
+ * a slider moves. */
+function setSliders(plan) {
+  const layout = { ...plan.layout, zero: plan.zero, recompute: plan.recompute };
   for (const key of Object.keys(KNOBS))
     if (layout[key] !== undefined) setKnob(key, layout[key]);
+  state.planned = { text: state.text, knobs: knobsNow().join(' '), found: {
+    method: layout.schedule, of_plan: true,
+    gpus: layout.tensor * layout.context * layout.pipeline * layout.data,
+    iteration_ns: plan.iteration_s * 1e9,
+    stages: (plan.memory || []).map((rank, i) => ({
+      limit: plan.pipeline.memory_limit[i],
+      parts: Object.entries(rank).filter(([key]) => key.endsWith('_bytes'))
+        .map(([key, bytes]) => [key.replace('_bytes', ''), bytes]) })) } };
   askMemory();
+}
+
+function knobsNow() {
+  return Object.keys(KNOBS).map((key) => `${key}=${knobValue(key)}`);
 }
 
 /* For another job: the layout that it gives, else a usual one. */
@@ -89,6 +103,15 @@ function openJob() {
 /* Asks the program; a question during an answer waits for its end. */
 function askMemory() {
   if (!state.job) return;
+  const { planned } = state;
+  if (planned && planned.text === state.text && planned.found.stages.length &&
+    planned.knobs === knobsNow().join(' ')) {
+    state.askAgain = false;
+    state.explored++; /* drops the answer to a question before */
+    showStages(planned.found);
+    root.dataset.exploring = '0';
+    return;
+  }
   root.dataset.exploring = '1';
   if (state.asking) {
     state.askAgain = true;
@@ -96,7 +119,7 @@ function askMemory() {
   }
   state.asking = true;
   state.explorer.postMessage({ id: ++state.explored, args: ['longhaul', 'memory',
-    'job.yaml', ...Object.keys(KNOBS).map((key) => `${key}=${knobValue(key)}`)],
+    'job.yaml', ...knobsNow()],
   files: jobFiles() });
 }
 
@@ -108,7 +131,10 @@ function hearMemory(told) {
     askMemory();
     return;
   }
-  showStages(told);
+  if (told.id !== state.explored) return;
+  const wrong = told.broken || (told.code !== 0 && told.err);
+  if (wrong) showWrong(wrong);
+  else showStages(JSON.parse(told.out));
   root.dataset.exploring = '0';
 }
 
@@ -127,28 +153,39 @@ function stageGroups(stages) {
   return groups;
 }
 
-function showStages(told) {
-  const wrong = told.broken || (told.code !== 0 && told.err);
-  $('fix-layout').disabled = Boolean(wrong);
-  if (wrong) {
-    say('explored', wrong.replace(/^longhaul: /, '').replace(/\nTry [^]*/, '')
-      .replace(/^job.yaml: /, ''), true);
-    $('stages').replaceChildren();
-    return;
-  }
-  const found = JSON.parse(told.out);
+function showWrong(wrong) {
+  $('fix-layout').disabled = true;
+  say('explored', wrong.replace(/^longhaul: /, '').replace(/\nTry [^]*/, '')
+    .replace(/^job.yaml: /, ''), true);
+  $('stages').replaceChildren();
+}
+
+/* Share of the usable memory from which a stage counts as nearly full. */
+const NEARLY_FULL = 0.95;
+
+function fullness(used, limit) {
+  if (used > limit) return ' over';
+  return used >= NEARLY_FULL * limit ? ' near' : '';
+}
+
+function showStages(found) {
+  $('fix-layout').disabled = false;
   const sum = (stage) => stage.parts.reduce((all, [, bytes]) => all + bytes, 0);
   const whole = Math.max(...found.stages.map((s) => Math.max(s.limit, sum(s))));
   const over = found.stages.filter((s) => sum(s) > s.limit).length;
+  const near = found.stages.filter((s) =>
+    fullness(sum(s), s.limit) === ' near').length;
   say('explored', `${found.gpus.toLocaleString('en')} of ` +
     `${state.job.gpus.toLocaleString('en')} GPUs; ` + (over
-    ? `${over} of ${found.stages.length} stages do not fit` : 'fits') +
+    ? `${over} of ${found.stages.length} stages do not fit` : 'fits') + (near
+    ? `, ${near} with less than 5 % of its memory free` : '') +
     `; a modelled iteration of ${(found.iteration_ns / 1e9).toFixed(3)} s ` +
-    `with schedule ${found.method}`, over > 0);
+    (found.of_plan ? `with the plan's schedule ${found.method}`
+      : `with schedule ${found.method}, which a plan may improve`), over > 0);
   const kinds = found.stages[0].parts.map(([kind]) => kind);
   $('stages').replaceChildren(...stageGroups(found.stages).map(
     ({ first, last, stage }) => el('div', { class: 'stack-row memory-row' +
-      (sum(stage) > stage.limit ? ' over' : '') },
+      fullness(sum(stage), stage.limit) },
     el('span', {}, first === last ? `stage ${first}`
       : `stages ${first}\u2013${last}`),
     el('div', { class: 'stack-bar' }, ...stage.parts.map(([kind, bytes], k) =>

@@ -469,8 +469,6 @@ function showPlan({ out, err, files, ms }, args) {
     report: made.get('report.html') };
   const found = JSON.parse(fromUtf8.decode(state.result.plan));
   root.dataset.iterationNs = Math.round(found.iteration_s * 1e9);
-  state.result.layout = { ...found.layout, zero: found.zero,
-    recompute: found.recompute };
   say('progress', `planned in ${(ms / 1000).toFixed(1)} s` +
     (err ? `; ${err.replace(/^longhaul: /gm, '').trim()}` : ''));
   $('screen-box').hidden = $('results').hidden = $('result').hidden = false;
@@ -485,7 +483,7 @@ function showPlan({ out, err, files, ms }, args) {
     fitFrame(frame);
   };
   $('result').replaceChildren(frame);
-  setSliders(state.result.layout);
+  setSliders(found);
 }
 
 /* --- files ------------------------------------------------------------------------ */
