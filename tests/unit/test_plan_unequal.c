@@ -100,6 +100,33 @@ static void search_equals_brute_force(void)
     lh_plan_free(plan);
 }
 
+/* Three replicas on the slower GPUs are found, not only powers of two: with
+ * two, no sizes divide the batch as well. */
+static void replicas_need_not_be_a_power_of_two(void)
+{
+    lh_job *job = job_with(
+        JOB_TWO_SITES,
+        "  gpus_per_node: 2\n"
+        "  datacenters:\n"
+        "   - {name: west, nodes: 1, gpus_per_node: 3, gpu: {tflops: 100, "
+        "memory_gib: 40, memory_gbps: 1500, efficiency: 0.5}}\n"
+        "   - {name: east, nodes: 1, gpu: {tflops: 200, memory_gib: 80, "
+        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "  links: [{between: [west, east], latency_ms: 20, gbps: 5}]\n"
+        "model: {layers: 4, hidden: 2048, ffn: 5504, heads: 16, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 896, sequence: 2048, zero: 1, "
+        "recompute: none}\nlayout: {" FIXED ", pipeline: 1}\n");
+    lh_plan *plan = plan_it(job);
+    const lh_layout *l = &plan->best.layout;
+    CHECK(l->group_micro_batches && l->sites->n_groups == 2);
+    if (l->group_micro_batches) {
+        CHECK_INT(l->sites->groups[0].replicas, 3);
+        CHECK_INT(l->sites->groups[1].replicas, 2);
+    }
+    lh_plan_free(plan);
+}
+
 /* Asks to stop as soon as there is a plan. Progress callback. */
 static bool stop_with_plan(void *context, uint32_t done, uint32_t total,
                            int64_t best_ns)
@@ -296,6 +323,7 @@ static void some_jobs_have_none(void)
 int main(void)
 {
     RUN(search_equals_brute_force);
+    RUN(replicas_need_not_be_a_power_of_two);
     RUN(bounds_cover_unequal_plans);
     RUN(unequal_plans_win_and_are_kept);
     RUN(exchanged_sizes_are_refused);
