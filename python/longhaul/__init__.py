@@ -161,6 +161,5 @@ __all__ = [
     "run",
     "schedule",
     "simulate",
-    "train",
-    "write_shards",
+    "size",
 ]
