@@ -9,6 +9,7 @@
 #include "planner/search/cost.h"
 #include "planner/search/unequal_bound.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -83,6 +84,25 @@ double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes)
                 lhi_gpu_max_flops_per_s(&site->gpu, s->job->framework.fp8);
     }
     return rate > 0 ? s->flops / rate : INFINITY;
+}
+
+double lhi_size_longest_s(const lhi_size_search *s)
+{
+    return s->options.deadline_s > 0 ? s->options.deadline_s / s->iterations
+                                     : DBL_MAX;
+}
+
+double lhi_size_best_efficiency(const lhi_size_search *s)
+{
+    double efficiency = 0;
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        const lhi_planned_size *size = s->planned[i];
+        if (size->n_plans)
+            efficiency = fmax(efficiency,
+                              lhi_size_flops_bound_s(s, size->nodes) /
+                                  ((double)size->plans[0].iteration_ns / 1e9));
+    }
+    return efficiency > 0 ? efficiency : 1;
 }
 
 /* --- plans ---------------------------------------------------------------- */

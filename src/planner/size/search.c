@@ -120,29 +120,10 @@ static lh_status find_best(const lhi_size_search *s, bool all,
     return LH_OK;
 }
 
-double lhi_size_longest_s(const lhi_size_search *s)
-{
-    return s->options.deadline_s > 0 ? s->options.deadline_s / s->iterations
-                                     : DBL_MAX;
-}
-
 /* Checks whether the search may plan another size. */
 static bool may_plan(const lhi_size_search *s)
 {
     return s->n_plans_made < s->options.effort;
-}
-
-double lhi_size_best_efficiency(const lhi_size_search *s)
-{
-    double efficiency = 0;
-    for (uint32_t i = 0; i < s->n_planned; i++) {
-        const lhi_planned_size *size = s->planned[i];
-        if (size->n_plans)
-            efficiency = fmax(efficiency,
-                              lhi_size_flops_bound_s(s, size->nodes) /
-                                  ((double)size->plans[0].iteration_ns / 1e9));
-    }
-    return efficiency > 0 ? efficiency : 1;
 }
 
 /* Checks whether a size would meet the deadline only with an efficiency far
