@@ -150,7 +150,13 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                  job->datacenters[loss->datacenter].name,
                  o->failures->spares ? " beyond its spares" : "");
         if (loss->train_s < 0)
-            cli_wrap(c, i ? "" : "losses", "%s: no layout fits the rest", lost);
+            cli_wrap(
+                c, i ? "" : "losses", "%s: %s", lost,
+                loss->nodes *
+                            job->datacenters[loss->datacenter].gpus_per_node ==
+                        size->gpus
+                    ? "no node is left"
+                    : "no layout fits the rest");
         else if (!isfinite(loss->train_s))
             cli_wrap(c, i ? "" : "losses", "%s: %s", lost,
                      format_duration(loss->train_s, days));

@@ -416,6 +416,33 @@ static void a_huge_range_keeps_the_answer(void)
     lh_job_free(job);
 }
 
+/* Three GPUs fit the batch badly, but four are cheaper than two: the local
+ * search doubles. */
+static void the_cheapest_size_is_beyond_a_bad_one(void)
+{
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  gpu: {tflops: 989, memory_gib: 22, memory_gbps: 3350}\n"
+        "  fabric: {gbps: 3200, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 64, usd_per_gpu_hour: 3}]\n"
+        "  links:\n"
+        "model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}\n"
+        "training: {global_batch: 32, sequence: 4096}\n"
+        "layout: {tensor: 1, context: 1, pipeline: 1}\n");
+    const lh_size_options o = {.size = sizeof o,
+                               .tokens = 1e9,
+                               .budget_usd = 1e5,
+                               .effort = 12,
+                               .threads = 1};
+    lh_size_result *r = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    CHECK_INT(r->fewest.gpus, 1);
+    CHECK_INT(r->cheapest.gpus, 4);
+    lh_size_result_free(r);
+    lh_job_free(job);
+}
+
 /* Without a deadline the ranges still hold the size without nodes; it must not
  * count as the smallest one. */
 static void a_budget_alone_has_bounds(void)
@@ -475,6 +502,7 @@ int main(void)
     RUN(prices_and_spares_count);
     RUN(idle_nodes_are_not_charged);
     RUN(a_huge_range_keeps_the_answer);
+    RUN(the_cheapest_size_is_beyond_a_bad_one);
     RUN(a_budget_alone_has_bounds);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();

@@ -363,6 +363,24 @@ static lh_status try_step(lhi_size_search *s, int64_t step,
     return LH_OK;
 }
 
+/* Doubles the nodes of the best size in every datacenter as long as the size
+ * becomes better: sizes between two powers of two often fit the batch badly. */
+static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
+                              lh_size *best, lh_error *err)
+{
+    bool moved = true;
+    while (moved && may_plan(s)) {
+        uint32_t other[LH_MAX_DATACENTERS];
+        moved = false;
+        memcpy(other, best->nodes, sizeof other);
+        for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+            if (!change_nodes(s, other, i, other[i]))
+                return LH_OK;
+        LHI_TRY(try_neighbour(s, other, is_better, best, &moved, err));
+    }
+    return LH_OK;
+}
+
 /* Improves the best size by local search with decreasing steps. */
 static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
                        lh_error *err)
@@ -372,6 +390,8 @@ static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
     LHI_TRY(find_best(s, false, is_better, &found, &best, err));
     if (!found)
         return LH_OK;
+    if (is_better == is_cheaper)
+        LHI_TRY(double_nodes(s, is_better, &best, err));
     int64_t step = 1;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         while (2 * step <= best.nodes[i] / 2)
