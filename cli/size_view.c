@@ -257,7 +257,8 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
     if (!r->n_found) {
         cli_wrap(c, "result",
                  "no planned size meets the requirements; this is the "
-                 "fastest of them");
+                 "fastest of them. More nodes (--nodes), a later deadline or a "
+                 "higher budget may help");
         print_size(c, job, o, &r->fewest, "fastest");
     } else if (r->n_found == 1) {
         print_size(c, job, o, &r->fewest,

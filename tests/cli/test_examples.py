@@ -291,7 +291,7 @@ def errors_request_the_form_in_the_help():
     clear()
     case("a time", ["schedule", "p.yaml", "-m", "optimal", "--objective",
                     "memory", "--makespan", "3980"], 2,
-         err=r"is not a time such as 3\.98s or 3980ms")
+         err=r"'3980' has no unit; did you mean 3980ms\?")
     check(json.loads(run("init", "--json").stdout)["sites"] == 1, "JSON")
 
 

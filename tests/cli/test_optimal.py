@@ -115,7 +115,7 @@ check("<html" in read("curve.html"), "the curve's report")
 for args, message in [
         (["--pareto", "-o", "x.csv"], "makes no single schedule"),
         (["--makespan", "4s"], "--makespan requires --objective memory"),
-        (["--objective", "memory", "--makespan", "4"], "is not a time"),
+        (["--objective", "memory", "--makespan", "4"], "has no unit"),
         (["--pareto", "--objective", "memory"], "omit --objective")]:
     case(f"wrong: {args}", ["schedule", "ud.yaml", "-m", "optimal", *args], 2,
          err=message)

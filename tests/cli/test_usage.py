@@ -126,11 +126,13 @@ for option, value, message in (
         ("--time-limit", "soon", "a number, 0 or more"),
         ("--effort", "0", "a whole number from 1 to 4611686018427387904"),
         ("--memory", "1.5", "a whole number from 1 to 16777216"),
-        ("--makespan", "4", "a time such as 3.98s or 3980ms"),
         ("--makespan", "0s", "a time such as 3.98s or 3980ms"),
         ("--makespan", "4sec", "a time such as 3.98s or 3980ms")):
     case(f"{option} {value}", ["schedule", "p.yaml", option, value], 2,
          err=rf"\Alonghaul: schedule: {option}: '{value}' is not {message}\n")
+case("no unit", ["schedule", "p.yaml", "--makespan", "4"], 2,
+     err=r"\Alonghaul: schedule: --makespan: '4' has no unit; did you mean "
+     r"4ms\?\n")
 case("a time of weeks", ["schedule", "p.yaml", "-m", "optimal", "--objective",
                          "memory", "--makespan", "2000000s"], out=r"\A0F0,")
 for option, value, message in (
