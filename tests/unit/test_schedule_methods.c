@@ -213,6 +213,60 @@ static void zb_v_makespans(void)
     }
 }
 
+/* --- v-half, v-min -------------------------------------------------------- */
+
+/* Compares a CSV with the next lines of a file. */
+static void check_rows(const char *csv, FILE *file, const char *what)
+{
+    static char line[1 << 13];
+    for (const char *at = csv; *at; at = strchr(at, '\n') + 1) {
+        CHECK(fgets(line, sizeof line, file));
+        CHECK_MSG(strncmp(at, line, strlen(line)) == 0, "%s: not %s", what,
+                  line);
+    }
+}
+
+/* The orders of the authors' code (tests/data/zero_bubble/SOURCE.md). Memory:
+ * the closed forms of docs/theory/schedules.md. */
+static void v_memory_orders(void)
+{
+    FILE *file = fopen(TEST_DATA "/zero_bubble/orders.txt", "r");
+    char line[64], method[16];
+    unsigned devices, n, n_cases = 0;
+    CHECK(file != NULL);
+    while (file && fgets(line, sizeof line, file)) {
+        CHECK_INT(sscanf(line, "%15s %u %u", method, &devices, &n), 3);
+        uniform u = {"wave", devices, n, 2, 2, 2, 0, 0, 0, 0, NULL};
+        u.memory = strcmp(method, "v-half") == 0 ? devices / 2 * 2 + 2
+                                                 : (devices + 4) / 3 * 2;
+        result r = run(u, method, 0);
+        check_rows(r.csv, file, line);
+        clear(&r);
+        n_cases++;
+    }
+    CHECK_INT(n_cases, 60);
+    if (file)
+        fclose(file);
+}
+
+static void v_memory_makespans(void)
+{
+    static const struct {
+        unsigned devices, n;
+        double half, least;
+    } rows[] = {{4, 16, 101, 107},
+                {8, 16, 113, 123},
+                {8, 32, 209, 219},
+                {8, 64, 401, 411},
+                {16, 64, 425, 443}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uniform u = {"wave", rows[i].devices, rows[i].n, 2, 2, 2, 0, 0, 0, 0,
+                     NULL};
+        check_ms(u, "v-half", 0, rows[i].half);
+        check_ms(u, "v-min", 0, rows[i].least);
+    }
+}
+
 /* --- greedy --------------------------------------------------------------- */
 
 static void greedy_matches_zb_h1(void)
@@ -448,6 +502,8 @@ int main(void)
     RUN(interleaved_as_megatron);
     RUN(zb_v_orders);
     RUN(zb_v_makespans);
+    RUN(v_memory_orders);
+    RUN(v_memory_makespans);
     RUN(greedy_matches_zb_h1);
     RUN(greedy_as_in_the_paper);
     RUN(greedy_cuts_w);

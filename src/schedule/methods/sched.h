@@ -46,6 +46,10 @@
       "zero bubble on a V-shaped placement, phases of PyTorch's ZBV")          \
     X("interleaved-zbv", lhi_interleaved_zbv, WAVES, SPLIT, QUICK,             \
       "zero bubble on one or more V shapes, order simulated with the links")   \
+    X("v-half", lhi_v_half, WAVE, SPLIT, QUICK,                                \
+      "zero bubble on a V-shaped placement, half the memory of 1f1b")          \
+    X("v-min", lhi_v_min, WAVE, SPLIT, QUICK,                                  \
+      "zero bubble on a V-shaped placement, a third of that memory")           \
     X("dualpipev", lhi_dualpipev, WAVE, SPLIT, QUICK,                          \
       "DualPipe on a V-shaped placement, as in DeepSeek's dualpipev.py")       \
     X("dualpipe", lhi_dualpipe, BD, SPLIT, QUICK,                              \
