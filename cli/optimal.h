@@ -31,7 +31,7 @@ typedef struct cli_search {
          .least = 1,                                                           \
          .help = "optimal, auto: stop after N units of work, about a "         \
                  "million per second; the result is deterministic "            \
-                 "(default for auto: 200000)."},                               \
+                 "(default for auto: 200000, with memory limits 1000000)."},   \
         {.name = "gap",                                                        \
          .type = CLI_REAL,                                                     \
          .at = offsetof(settings, search.gap_percent),                         \

@@ -43,7 +43,8 @@ typedef struct lh_scheduler_options {
         *method; /* `sim` evaluates candidates; `bound_ns`
                   * is computed. NULL: defaults */
     /* Search effort in units of lh_solve_options; results are deterministic. 0:
-     * 200000 for "auto", 1000000 for "optimal". */
+     * 1000000 for "optimal" and for "auto" with memory limits, 200000 for
+     * "auto" without. */
     uint64_t effort;
     /* Progress callback; may stop a search, see lh_solve_options. May be NULL.
      */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules by name, and the best schedule overall. */
 #include "test.h"
+#include "uniform.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
@@ -86,6 +87,25 @@ static void searching_wins(void)
     CHECK(best.bound_ns > 0);
     lh_scheduler_result_fini(&best);
     lh_pipeline_free(p);
+}
+
+/* Half and three eighths of 1F1B's memory: "auto" finds the optimum. */
+static void little_memory(void)
+{
+    static const struct {
+        int limit, optimum_ms;
+    } rows[] = {{8, 215}, {6, 239}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uniform u = {"wave", 8, 32, 2, 2, 2, 0, 0, 0, 0, NULL};
+        u.memory = (unsigned)rows[i].limit;
+        lh_pipeline *p = uniform_make(u);
+        lh_scheduler_result best;
+        lh_error err = {0};
+        CHECK_OK(lh_scheduler_run("auto", p, NULL, &best, &err), err);
+        check_best(p, &best, rows[i].optimum_ms);
+        lh_scheduler_result_fini(&best);
+        lh_pipeline_free(p);
+    }
 }
 
 /* Rendezvous receives apply to methods and search alike. */
@@ -239,6 +259,7 @@ int main(void)
 {
     RUN(names);
     RUN(searching_wins);
+    RUN(little_memory);
     RUN(judged_as_asked);
     RUN(what_stops_is_not_the_best);
     RUN(refuses);

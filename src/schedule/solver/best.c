@@ -13,9 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Efforts of the searches for "auto" and "optimal"; number of passes above
+/* Efforts of the searches for "optimal", and for "auto" without and with memory
+ * limits, where methods are further from the optimum; number of passes above
  * which "auto" runs no search. */
-enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MAX_PASSES = 200000 };
+enum {
+    OPTIMAL_EFFORT = 1000000,
+    AUTO_EFFORT = 200000,
+    AUTO_MEMORY_EFFORT = OPTIMAL_EFFORT,
+    MAX_PASSES = 200000
+};
 
 static const char optimal[] = LH_OPTIMAL;
 
@@ -159,6 +165,15 @@ static lh_status run_optimal(choice_state *k, lh_error *err)
     return status;
 }
 
+/* Checks whether a device has a memory limit. */
+static bool has_memory_limit(const lh_pipeline *p)
+{
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        if (p->memory_limits[d] != LH_NO_LIMIT)
+            return true;
+    return false;
+}
+
 /* Runs all methods first, then the search if the effort permits, and keeps the
  * faster schedule. The search does not model coupled queues. */
 static lh_status run_auto(choice_state *k, lh_error *err)
@@ -179,7 +194,8 @@ static lh_status run_auto(choice_state *k, lh_error *err)
     }
     if (by_method <= k->out->bound_ns)
         return LH_OK;
-    status = search(k, AUTO_EFFORT, &s, err);
+    status = search(
+        k, has_memory_limit(k->p) ? AUTO_MEMORY_EFFORT : AUTO_EFFORT, &s, err);
     if (status == LH_EUNSUPPORTED) { /* fall back to the methods' result */
         if (none && err)
             *err = why;
