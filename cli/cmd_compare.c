@@ -5,6 +5,7 @@
 #include "comparison_view.h"
 
 #include <inttypes.h>
+#include <longhaul/experimental/pipeline.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,6 +181,29 @@ static bool show_point(void *context, uint32_t point, uint32_t n_points)
     return false;
 }
 
+/* Prints a note if the pipelines run different numbers of microbatches: then
+ * the fastest need not be the best. */
+static lh_status note_batches(cli *c, const comparison_work *w)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        lh_pipeline_desc desc = {.size = sizeof desc};
+        CLI_TRY(lh_pipeline_describe(cli_problem_pipeline(&w->problems[i]),
+                                     &desc, &c->err));
+        uint64_t n = (uint64_t)desc.n_microbatches << desc.bidirectional;
+        if (i > 0 && n != first) {
+            cli_note(c,
+                     "the files have different batches: %s runs %" PRIu64
+                     " microbatches, %s %" PRIu64,
+                     cli_utf8_name(c, w->names[0]), first,
+                     cli_utf8_name(c, w->names[i]), n);
+            return LH_OK;
+        }
+        first = n;
+    }
+    return LH_OK;
+}
+
 /* Compares the methods on one plan or on up to MOST_PIPELINES pipelines. */
 static lh_status compare_problems(cli *c, comparison_work *w,
                                   const lh_compare_options *how)
@@ -188,6 +212,7 @@ static lh_status compare_problems(cli *c, comparison_work *w,
     lh_compare_base bases[MOST_PIPELINES] = {0};
     if (plan && w->n == 1)
         return lh_compare_plan(plan, how, &w->x.all, &c->err);
+    CLI_TRY(note_batches(c, w));
     for (uint32_t i = 0; i < w->n; i++) {
         bases[i].name = cli_utf8_name(c, w->names[i]);
         bases[i].pipeline = cli_problem_pipeline(&w->problems[i]);

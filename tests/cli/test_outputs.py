@@ -270,6 +270,9 @@ def methods_compete_on_placements_that_suit_them():
           {"p", "wave"} and
           {r["pipeline"] for r in rows if r["method"] == "zb-v"} == {"wave"},
           rows)
+    uniform("both.yaml", placement="bd", chunks=2)
+    case("two batches", ["compare", "wave.yaml", "both.yaml", "-m", "greedy"],
+         out=ANY, err="different batches: wave runs 12 microbatches, both 24")
 
 
 @test
