@@ -126,18 +126,20 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
                          "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
     lh_pass *pair = &row->passes[row->n];
-    uint32_t n = 0;
-    while (inside.at < inside.end) {
-        if (n == 2)
-            return fail_cell(r, cell, err, "an overlapped pair has two passes");
-        LHI_TRY(read_pass(r, trim(cut_part(&inside, ';')), &pair[n], err));
-        pair[n++].overlapped = true;
+    uint32_t n_cuts = 0;
+    for (const char *at = inside.at; at < inside.end; at++)
+        n_cuts += *at == ';';
+    if (n_cuts != 1)
+        return fail_cell(r, cell, err, "an overlapped pair has two passes");
+    for (uint32_t i = 0; i < 2; i++) {
+        LHI_TRY(read_pass(r, trim(cut_part(&inside, ';')), &pair[i], err));
+        pair[i].overlapped = true;
     }
-    if (n != 2 || pair[0].kind != LH_F || pair[1].kind != LH_B)
+    if (pair[0].kind != LH_F || pair[1].kind != LH_B)
         return fail_cell(r, cell, err,
                          "an overlapped pair is an F, then a B, such as "
                          "(0F7;7B3)OVERLAP_F_B");
-    row->n += n;
+    row->n += 2;
     return LH_OK;
 }
 
