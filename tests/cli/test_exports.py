@@ -102,7 +102,7 @@ def dualpipev_keeps_its_class():
     write("two.yaml", SITES + "\nlayout: {pipeline: 4, schedule: dualpipe}\n")
     case("two directions", ["plan", "two.yaml"], 1,
          err=r"two\.yaml:\d+: layout\.schedule: 'dualpipe' requires two "
-             r"directions \(placement bd\), which plans do not support")
+             r"directions \(placement bd\), which plans do not have")
 
 
 @test

@@ -20,7 +20,7 @@ typedef struct page {
     const char *name;
     const lhi_schema *tables[8]; /* tables of the file's root structs */
     const char *besides[16];     /* keys of other pages, in examples */
-    bool more; /* the page has keys not yet in a table */
+    bool more;                   /* the page has keys not yet in a table */
 } page;
 
 static const page pages[] = {
@@ -44,7 +44,7 @@ static const page pages[] = {
 static bool is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c >= '0' && c <= '9') || c == '_';
+           (c >= '0' && c <= '9') || c == '_' || c == '+';
 }
 
 /* Calls `visit` for each `word` in text[0..len-1], or `word: value`; with

@@ -408,6 +408,43 @@ static void experts_are_at_two_sites(void)
     }
 }
 
+/* The cpu device runs overlapped pairs of DualPipeV as two passes each: the
+ * losses of 1F1B, bit by bit. */
+static void pairs_train(void)
+{
+    static const char *const jobs[] = {
+        "training: {global_batch: 8, sequence: 16}\n"
+        "model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}\n"
+        "framework: {overlap: {F+B: 0.8}}\n"
+        "layout: {tensor: 1, data: 1, pipeline: 2, micro_batch: 1, "
+        "chunks_per_device: 2, schedule: dualpipev}\n",
+        "training: {global_batch: 8, sequence: 16}\n"
+        "model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}\n"
+        "layout: {tensor: 1, data: 1, pipeline: 2, micro_batch: 1, "
+        "chunks_per_device: 1, schedule: 1f1b}\n"};
+    lh_train_result *r[2] = {NULL, NULL};
+    lh_plan *plans[2];
+    lh_error err = {0};
+    const lh_train_options run = {.size = sizeof run, .steps = 2};
+    lh_train_model m = lh_train_model_defaults();
+    m.data = text_path;
+    for (uint32_t i = 0; i < 2; i++) {
+        const lh_train_plan_options o = {
+            .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+        plans[i] = plan_of_job(job_with(JOB_SMALL, "%s", jobs[i]));
+        if (plans[i])
+            CHECK_OK(lh_train_plan(plans[i], &o, &r[i], &err), err);
+    }
+    for (uint32_t i = 0; r[0] && r[1] && i < 2; i++)
+        CHECK(r[0]->iterations[i].loss == r[1]->iterations[i].loss);
+    if (r[0] && r[1])
+        CHECK(r[0]->iterations[1].loss != r[0]->iterations[0].loss);
+    for (uint32_t i = 0; i < 2; i++) {
+        lh_train_result_free(r[i]);
+        lh_plan_free(plans[i]);
+    }
+}
+
 static void refuses(void)
 {
     lh_plan *plan = plan_of(2);
@@ -662,6 +699,7 @@ int main(void)
     RUN(experts_meet_where_they_are);
     RUN(exchanges_are_of_iterations);
     RUN(experts_are_at_two_sites);
+    RUN(pairs_train);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

@@ -3,8 +3,9 @@
  * format, the orders of DualPipe and DualPipeV compared with those of their
  * authors' code (tests/data/dualpipe/SOURCE.md), Chimera's order by hand, and
  * the published bubble formulas. */
+#include "jobs.h"
+#include "plans.h"
 #include "report/comparison/compare_internal.h"
-#include "test.h"
 #include "uniform.h"
 
 #include <longhaul/check.h>
@@ -15,6 +16,8 @@
 #include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/export.h>
+#include <longhaul/scheduler.h>
+#include <math.h>
 
 /* --- format --------------------------------------------------------------- */
 
@@ -137,7 +140,8 @@ static void pairs_are_cells(void)
     lh_schedule_free(s);
     static const char *const wrong[] = {
         "(1B0;0F1)OVERLAP_F_B\n", "(0F1)OVERLAP_F_B\n",
-        "(0F1;1I0)OVERLAP_F_B\n", "(0F1;1B0;1B1)OVERLAP_F_B\n"};
+        "(0F1;1I0)OVERLAP_F_B\n", "(0F1;1B0;1B1)OVERLAP_F_B\n",
+        "(0F1;1B0;)OVERLAP_F_B\n"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         s = NULL;
         CHECK_INT(lh_schedule_parse(wrong[i], strlen(wrong[i]), "s", &s, &err),
@@ -306,7 +310,6 @@ static void optimal_is_proven(void)
                                             .latency = 60,
                                             .transfer = 20,
                                             .memory = 5});
-    lh_pipeline *pairs = two_way("bd", 4, 4, "overlap: {F+B: 0.9}\n");
     lh_pipeline *sums =
         two_way("bd", 4, 4, "data_parallel: [{chunk: 0, reduce_scatter: 1}]\n");
     lh_solve_options o = {.size = sizeof o, .effort = 20000000};
@@ -321,15 +324,111 @@ static void optimal_is_proven(void)
     CHECK_INT(lh_verdict_makespan(v), s.makespan_ns);
     CHECK_INT(lh_certify(p, &o, &s, &c, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "a certificate does not support two directions");
-    CHECK_INT(lh_solve(pairs, &o, &none, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "does not support overlapped passes");
     CHECK_INT(lh_solve(sums, &o, &none, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "only without data-parallel communication");
     lh_verdict_free(v);
     lh_solution_fini(&s);
     lh_pipeline_free(sums);
-    lh_pipeline_free(pairs);
     lh_pipeline_free(p);
+}
+
+/* Methods without pairs and the search run on pipelines that allow pairs. The
+ * search's bound holds for pairs too, and "optimal" takes a method's schedule
+ * with pairs if it is shorter. */
+static void schedules_without_pairs(void)
+{
+    lh_pipeline *p = two_way("wave", 4, 8, "overlap: {F+B: 0.8}\n");
+    lh_pipeline *plain = two_way("wave", 4, 8, "");
+    static const char *const methods[] = {"steady", "look-ahead", "zb-v"};
+    lh_solve_options o = {.size = sizeof o, .effort = 20000};
+    lh_solution s = {0}, alone = {0};
+    lh_scheduler_result best = {0}, pairs = {0};
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        lh_schedule_free(make(methods[i], p));
+    CHECK_OK(lh_solve(plain, &o, &alone, &err), err);
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    CHECK_INT(s.makespan_ns, alone.makespan_ns);
+    CHECK(s.bound_ns < alone.bound_ns && s.status == LH_SOLVE_FEASIBLE);
+    CHECK_OK(lh_scheduler_run("optimal", p, NULL, &best, &err), err);
+    CHECK_OK(lh_scheduler_run("dualpipev", p, NULL, &pairs, &err), err);
+    CHECK_OK(lh_check(p, best.schedule, &v, &err), err);
+    CHECK(v && lh_verdict_makespan(v) < s.makespan_ns);
+    CHECK(v && best.bound_ns <= lh_verdict_makespan(v));
+    lh_verdict_free(v);
+    lh_scheduler_result_fini(&pairs);
+    lh_scheduler_result_fini(&best);
+    lh_solution_fini(&alone);
+    lh_solution_fini(&s);
+    lh_pipeline_free(plain);
+    lh_pipeline_free(p);
+}
+
+/* --- plans ---------------------------------------------------------------- */
+
+/* Plans 8 stages with 16 microbatches; `framework`: a line of the job. */
+static lh_plan *plan_stages(const char *framework)
+{
+    static const char base[] =
+        "longhaul: job/1\n"
+        "model: {layers: 16, hidden: 512, ffn: 2048, heads: 8, vocab: 64}\n"
+        "training: {global_batch: 16, sequence: 512}\n"
+        "cluster:\n"
+        "  gpu: h100-sxm\n"
+        "  gpus_per_node: 8\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 1}]\n"
+        "layout: {tensor: 1, pipeline: 8, micro_batch: 1}\n";
+    return plan_of_job(job_with(base, "%s", framework));
+}
+
+/* With overlapped passes a plan takes DualPipeV and is faster by up to the
+ * factor; its parts add up, and it reads back. */
+static void plans_choose_pairs(void)
+{
+    lh_plan *without = plan_stages("");
+    lh_plan *with = plan_stages("framework: {overlap: {F+B: 0.85}}\n");
+    if (with && without) {
+        const lh_plan_breakdown *b = with->breakdown;
+        CHECK_STR(with->best.layout.schedule, "dualpipev");
+        CHECK(strcmp(without->best.layout.schedule, "dualpipev") != 0);
+        CHECK(with->best.iteration_ns < without->best.iteration_ns);
+        CHECK((double)with->best.makespan_ns >
+              0.85 * (double)without->best.makespan_ns);
+        CHECK(with->best.lower_bound_ns <= with->best.iteration_ns);
+        CHECK(with->best.bubble_ratio > 0 && b->bubble_ns > 0);
+        plan_reads_back(with);
+    }
+    lh_plan_free(with);
+    lh_plan_free(without);
+}
+
+static void jobs_refuse_wrong_factors(void)
+{
+    static const char *const cases[][2] = {
+        {"framework: {overlap: {F+B: 0}}\n", "F+B: must be above 0"},
+        {"framework: {overlap: {F+B: 1.1}}\n", "framework.overlap.F+B"},
+        {"framework: {overlap: {F+B: 0.9}, preset: megatron}\n",
+         "instead of framework.overlap.F+B"},
+        {"framework: {overlap: {F+B: 0.9}}\nlayout: {framework: longhaul}\n",
+         "remove framework.overlap.F+B"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[8192];
+        lh_job *job = NULL;
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        job_text(text, sizeof text, JOB_SMALL, "%s", cases[i][0]);
+        lh_status status =
+            lh_job_parse(text, strlen(text), "job", NULL, &job, &err);
+        if (status == LH_OK)
+            status = lh_plan_make(job, NULL, &plan, &err);
+        CHECK(status != LH_OK);
+        CHECK_HAS(err.text, cases[i][1]);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
 }
 
 /* PyTorch would connect the last chunk of one direction with the first of the
@@ -457,6 +556,46 @@ static void chimera_has_its_bubble(void)
             CHECK_NEAR(idle, 10.0 * devices * (devices - 2), 1e-6);
             CHECK_INT(peak, devices); /* on the first and last device */
             lh_pipeline_free(p);
+        }
+}
+
+/* P devices in two directions, and P / 2 devices on a V with as many
+ * microbatches, the same chunks and the same parameters on each device: the V
+ * is not slower and needs as much memory, so two replicas of the V replace the
+ * two directions. Links: between every two devices and the next two. */
+static void half_the_devices_suffice(void)
+{
+    static const char *const more[] = {"", "overlap: {F+B: 0.85}\n"};
+    for (unsigned devices = 4; devices <= 16; devices *= 2)
+        for (unsigned i = 0; i < 8; i++) {
+            double latency = 50 * (i / 2), idle;
+            int64_t peaks[2];
+            uniform u = {.placement = "bd",
+                         .devices = devices,
+                         .microbatches = 2 * devices,
+                         .f = 100,
+                         .d = 100,
+                         .w = 100,
+                         .datacenters = devices / 2,
+                         .latency = latency,
+                         .transfer = latency / 4,
+                         .more = more[i % 2]};
+            lh_pipeline *bd = uniform_make(u);
+            u.placement = "wave";
+            u.devices /= 2;
+            u.f = u.d = u.w = 200; /* two chunks share a microbatch */
+            u.datacenters /= 2;
+            if (u.datacenters == 1)
+                u.datacenters = 0;
+            lh_pipeline *v = uniform_make(u);
+            double two = simulate("dualpipe", bd, &idle, &peaks[0]);
+            double one = simulate("dualpipev", v, &idle, &peaks[1]);
+            CHECK_MSG(one <= two + 1e-9, "%u devices: %g ms on a V, %g ms",
+                      devices, one, two);
+            CHECK(latency > 0 || fabs(one - two) < 1e-9);
+            CHECK_INT(peaks[0], peaks[1]);
+            lh_pipeline_free(v);
+            lh_pipeline_free(bd);
         }
 }
 
@@ -594,10 +733,14 @@ int main(void)
     RUN(chimera_by_hand);
     RUN(unsupported_pipelines_are_named);
     RUN(optimal_is_proven);
+    RUN(schedules_without_pairs);
+    RUN(plans_choose_pairs);
+    RUN(jobs_refuse_wrong_factors);
     RUN(exports_to_pytorch_are_rejected);
     RUN(forward_time_is_of_one_microbatch);
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
+    RUN(half_the_devices_suffice);
     RUN(pairs_save_time);
     RUN(pairs_are_rounded);
     RUN(greedy_fits_into_memory);

@@ -170,6 +170,9 @@ typedef struct lh_framework {
     /* Fraction of communication hidden behind compute, 0..1: tensor
      * parallelism, and all-to-alls of experts. */
     double overlap_tensor, overlap_expert;
+    /* Duration of an overlapped F and B, relative to their sum; 0: no F and B
+     * overlap. */
+    double overlap_f_b;
     lh_fp8 fp8;
     /* Expert products, their activation function and the 8-bit conversion form
      * one kernel; else one kernel each. */

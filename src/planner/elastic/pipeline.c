@@ -325,6 +325,7 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     LHI_TRY(lhi_elastic_compute_communication(g->plain, g->sharded, plan, mem,
                                               chunks, &ops, &n_ops, err));
     desc.joint = true;
+    desc.overlap_f_b = 0; /* pairs would separate operations from passes */
     desc.chunks = chunks;
     desc.n_dp_ops = n_ops;
     desc.dp_ops = ops;

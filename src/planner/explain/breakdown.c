@@ -7,6 +7,7 @@
 
 #include "planner/search/candidate.h"
 #include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/simulate.h>
@@ -145,13 +146,13 @@ static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
 
 /* Fills the average compute time over all devices and the imbalance in *out;
  * *most_ns: the busiest device's compute time. */
-static void measure_work(const lh_pipeline *p, lh_plan_breakdown *out,
-                         int64_t *most_ns)
+static void measure_work(const lh_pipeline *p, const lh_schedule *schedule,
+                         lh_plan_breakdown *out, int64_t *most_ns)
 {
     int64_t all = 0;
     *most_ns = 0;
     for (uint32_t d = 0; d < p->n_devices; d++) {
-        int64_t work = 0;
+        int64_t work = -lhi_schedule_measure_overlap(schedule, p, d);
         for (uint32_t c = 0; c < p->n_chunks; c++)
             if (p->chunks[c].device == d)
                 work += (p->chunks[c].f_ns + p->chunks[c].d_ns +
@@ -209,7 +210,7 @@ static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out,
         LHI_TRY(remove_offload(a, err));
         LHI_TRY(measure_saving(a, &out->offload_ns, err));
     }
-    measure_work(a->plan->pipeline, out, &most_ns);
+    measure_work(a->plan->pipeline, a->schedule, out, &most_ns);
     out->bubble_ns = a->now_ns - most_ns;
     return measure_communication(a, out, err);
 }

@@ -419,6 +419,7 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
                                            b->config->layout.chunks_per_device),
         .dp_links = b->dp_links,
         .joint = lhi_layout_joins_backward(b->job, P),
+        .overlap_f_b = b->job->framework.overlap_f_b,
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)

@@ -74,8 +74,8 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     if (lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_BD) {
         snprintf(why, sizeof why,
                  "'%s' requires two directions (placement bd), which plans do "
-                 "not support; use dualpipev, or 'longhaul schedule' with a "
-                 "pipeline file",
+                 "not have: use dualpipev with half the pipeline ranks and "
+                 "twice the replicas, which is not slower",
                  l->schedule);
         return refuse_schedule(job, why, err);
     }

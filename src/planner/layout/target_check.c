@@ -88,6 +88,11 @@ static lh_status check_megatron_job(const lh_job *job, lh_error *err)
             LH_TARGET_MEGATRON, err,
             "has no argument to run experts as one kernel; use "
             "framework.experts: grouped");
+    if (job->framework.overlap_f_b > 0)
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "has no schedule with overlapped F and B of the dual pipeline; "
+            "use framework.overlap.expert instead of framework.overlap.F+B");
     if (job->framework.overlap_expert > 0 && job->model->mtp_layers > 1)
         return fail_unsupported(
             LH_TARGET_MEGATRON, err,

@@ -24,6 +24,9 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
     if (job->training.dispatcher == LH_DISPATCHER_ALL_GATHER)
         return REFUSE(err, "has no all-gather of tokens; use "
                            "training.dispatcher: alltoall or deepep");
+    if (job->framework.overlap_f_b > 0)
+        return REFUSE(err, "runs F and B one after the other; remove "
+                           "framework.overlap.F+B");
     if (job->layout.mtp_chunk)
         return REFUSE(err, "runs the modules of model.mtp_layers with the "
                            "head; remove layout.mtp_chunk");

@@ -79,9 +79,9 @@ static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
     if (plain.training.zero > 1)
         plain.training.zero = 1;
     LHI_TRY(compute_least_cost(f, &plain, layout, slice, &c, err));
-    out->pass = (lhi_bound_pass){lhi_bound_undo_rounding(c.f.total_ns),
-                                 lhi_bound_undo_rounding(c.d.total_ns),
-                                 lhi_bound_undo_rounding(c.w.total_ns)};
+    out->pass = (lhi_bound_pass){lhi_bound_find_pass_ns(f, c.f.total_ns),
+                                 lhi_bound_find_pass_ns(f, c.d.total_ns),
+                                 lhi_bound_find_pass_ns(f, c.w.total_ns)};
     if (job->training.zero > 1)
         LHI_TRY(compute_least_cost(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
@@ -411,9 +411,9 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
                                                   &slice, s, err));
         add_parts(f, s);
     }
-    s->f = lhi_max_int64(s->f, lhi_bound_undo_rounding(whole.f.total_ns));
-    s->d = lhi_max_int64(s->d, lhi_bound_undo_rounding(whole.d.total_ns));
-    s->w = lhi_max_int64(s->w, lhi_bound_undo_rounding(whole.w.total_ns));
+    s->f = lhi_max_int64(s->f, lhi_bound_find_pass_ns(f, whole.f.total_ns));
+    s->d = lhi_max_int64(s->d, lhi_bound_find_pass_ns(f, whole.d.total_ns));
+    s->w = lhi_max_int64(s->w, lhi_bound_find_pass_ns(f, whole.w.total_ns));
     s->optimizer = lhi_bound_undo_rounding(whole.optimizer_ns);
     if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
         LHI_TRY(add_sending(f, job, layout, slice, &whole, s, err));

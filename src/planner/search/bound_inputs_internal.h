@@ -52,6 +52,16 @@ static inline int64_t lhi_bound_undo_rounding(int64_t ns)
     return ns > LHI_BOUND_MAX_NS ? LHI_BOUND_MAX_NS : lhi_max_int64(ns - 1, 0);
 }
 
+/* Returns the least time that a pass with cost `ns` can take: overlapped pairs
+ * shorten passes. */
+static inline int64_t lhi_bound_find_pass_ns(const lhi_bound_inputs *f,
+                                             int64_t ns)
+{
+    const double share = f->job->framework.overlap_f_b;
+    const int64_t least = lhi_bound_undo_rounding(ns);
+    return share > 0 ? (int64_t)((double)least * share) : least;
+}
+
 /* Merges site `b` into `a` in all times and memory. Without `worst`, the
  * datacenter is still open and `a` gets the best of both. With `worst`, both
  * have replicas, which wait for each other, and `a` gets the worst. */

@@ -33,11 +33,11 @@ static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Rounds a time down to integer ns. */
-static int64_t round_down_ns(double ns)
+/* Rounds the time of communication within passes down to integer ns. */
+static int64_t round_down_ns(const lhi_bound_inputs *f, double ns)
 {
-    return lhi_bound_undo_rounding(
-        ns < (double)LHI_BOUND_MAX_NS ? (int64_t)ns : LHI_BOUND_MAX_NS);
+    return lhi_bound_find_pass_ns(
+        f, ns < (double)LHI_BOUND_MAX_NS ? (int64_t)ns : LHI_BOUND_MAX_NS);
 }
 
 /* Returns the sum of F, D and W times over the model's layers from the times
@@ -82,9 +82,9 @@ lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
         double r = sent[i].reduce;
         double less_g = i < embedding ? gather : i == later ? 0 : g / n;
         double less_r = i < embedding ? reduce : i == later ? 0 : r / n;
-        passes[i] = (lhi_bound_pass){round_down_ns(fmax(0, g - less_g)),
-                                     round_down_ns(g),
-                                     round_down_ns(fmax(0, r - less_r))};
+        passes[i] = (lhi_bound_pass){round_down_ns(f, fmax(0, g - less_g)),
+                                     round_down_ns(f, g),
+                                     round_down_ns(f, fmax(0, r - less_r))};
     }
     passes[head].f += s->parts[head].f;
     passes[embedding].d += s->parts[embedding].d;

@@ -159,7 +159,9 @@ static lh_status check_chunk_layout(const lh_pipeline *p,
     case LHI_CHUNK_LAYOUT_ANY:
         return LH_OK;
     case LHI_CHUNK_LAYOUT_ONE_DIRECTION:
-        return lhi_pipeline_require_one_direction(p, "the method", err);
+        return p->bidirectional
+                   ? lhi_pipeline_require_one_direction(p, "the method", err)
+                   : LH_OK;
     case LHI_CHUNK_LAYOUT_BD:
         return check_placement(p, LH_PLACEMENT_BD, err);
     case LHI_CHUNK_LAYOUT_UD:

@@ -72,7 +72,7 @@
 /* Chunk layouts that a method supports. */
 typedef enum lhi_chunk_layout {
     LHI_CHUNK_LAYOUT_ANY,
-    LHI_CHUNK_LAYOUT_ONE_DIRECTION, /* and no overlapped pairs */
+    LHI_CHUNK_LAYOUT_ONE_DIRECTION,
     LHI_CHUNK_LAYOUT_UD,
     LHI_CHUNK_LAYOUT_LOOP,
     LHI_CHUNK_LAYOUT_UD_LOOP, /* either */

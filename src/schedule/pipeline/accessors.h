@@ -19,6 +19,12 @@ bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline);
  * overlapped pairs. */
 double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline);
 
+/* Copies a pipeline without its overlapped pairs: F and B then run one after
+ * the other. *out is NULL if the pipeline has none; else release it with
+ * lh_pipeline_free(). */
+lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
+                                      lh_pipeline **out, lh_error *err);
+
 /* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs; `what` names
  * the function that does not support them. */
 lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,

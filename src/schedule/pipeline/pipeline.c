@@ -682,6 +682,18 @@ bool lhi_link_is_inter_site(const lh_pipeline *p, const lh_link *link)
                                  lh_pipeline_device_site(p, link->to);
 }
 
+lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
+                                      lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    *out = NULL;
+    if (pipeline->overlap_f_b == 0)
+        return LH_OK;
+    LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    desc.overlap_f_b = 0;
+    return lh_pipeline_make(&desc, out, err);
+}
+
 lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,
                                       const char *what, lh_error *err)
 {

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "schedule/pipeline/accessors.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/pipeline.h>
 
@@ -338,4 +339,18 @@ const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                             uint32_t i)
 {
     return &schedule->link_orders[i];
+}
+
+int64_t lhi_schedule_measure_overlap(const lh_schedule *schedule,
+                                     const lh_pipeline *pipeline,
+                                     uint32_t device)
+{
+    int64_t saved_ns = 0;
+    for (uint32_t i = 0; i < schedule->counts[device]; i++) {
+        lh_pass alone = schedule->orders[device][i];
+        saved_ns -= lhi_pass_duration(pipeline, &alone);
+        alone.overlapped = false;
+        saved_ns += lhi_pass_duration(pipeline, &alone);
+    }
+    return saved_ns;
 }

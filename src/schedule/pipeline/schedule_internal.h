@@ -28,6 +28,11 @@ struct lh_schedule {
 lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
                             lh_error *err);
 
+/* Returns the time that a device's overlapped pairs save, in ns. */
+int64_t lhi_schedule_measure_overlap(const lh_schedule *schedule,
+                                     const lh_pipeline *pipeline,
+                                     uint32_t device);
+
 /* Parses a decimal number smaller than `below` from the text between `at` and
  * `end`. Returns the position after it, or NULL if there is none. */
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,

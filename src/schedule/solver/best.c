@@ -123,7 +123,8 @@ static lh_status take_best_method(choice_state *k, const lh_solution *s,
     lh_status status = compute_makespan(k, k->out->schedule, &by_search, &why);
     if (status == LH_EDEADLOCK)
         by_search = INT64_MAX;
-    if (by_search == s->makespan_ns) /* the search's own model */
+    /* In the search's own model, unless methods may overlap passes. */
+    if (by_search == s->makespan_ns && k->p->overlap_f_b == 0)
         return LH_OK;
     if (status == LH_OK || status == LH_EDEADLOCK)
         status = lh_method_run("auto", k->p, &k->method, &other, NULL, &why);

@@ -366,7 +366,6 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = run_solver};
-    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "the search", err));
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search supports two directions (placement bd) "
@@ -411,18 +410,42 @@ static lh_status solve_early(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
+/* Replaces the solution's bound, which holds for schedules without overlapped
+ * pairs, by the closed-form bound of all schedules. */
+static lh_status allow_pairs(const lh_pipeline *pipeline, lh_solution *s,
+                             lh_error *err)
+{
+    lh_bound bound = {0};
+    LHI_TRY(lhi_compute_closed_form_bound(pipeline, &bound, err));
+    if (s->status == LH_SOLVE_INFEASIBLE)
+        return LH_OK; /* pairs need as much memory */
+    s->bound_ns = bound.ns;
+    s->proven_by = "closed form";
+    memcpy(s->why, bound.text, sizeof bound.text);
+    if (s->status == LH_SOLVE_OPTIMAL && s->makespan_ns > bound.ns)
+        s->status = LH_SOLVE_FEASIBLE;
+    return LH_OK;
+}
+
 lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
                    lh_solution *out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *early = NULL;
-    if (lh_pipeline_receives(pipeline) == LH_RECEIVES_EARLY)
+    if (lh_pipeline_receives(pipeline) == LH_RECEIVES_EARLY &&
+        pipeline->overlap_f_b == 0)
         return solve_early(pipeline, options, out, err);
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
     desc.receives = LH_RECEIVES_EARLY;
+    desc.overlap_f_b = 0;
     LHI_TRY(lh_pipeline_make(&desc, &early, err));
     lh_status status = solve_early(early, options, out, err);
     lh_pipeline_free(early);
+    if (status == LH_OK && pipeline->overlap_f_b > 0) {
+        status = allow_pairs(pipeline, out, err);
+        if (status != LH_OK)
+            lh_solution_fini(out);
+    }
     return status;
 }
 

@@ -177,6 +177,7 @@ static lh_status make_next_pipeline(const profile_writer *w,
     const lhi_config config = lhi_config_from_choice(&w->run->plan->best);
     lhi_built_layout built;
     job.profile = profile;
+    job.framework.overlap_f_b = 0; /* the run's F and B do not overlap */
     LHI_TRY(lhi_layout_build(&job, &config, &built, err));
     *out = built.pipeline;
     return LH_OK;

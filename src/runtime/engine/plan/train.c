@@ -10,6 +10,7 @@
 #include "runtime/engine/plan/group_links.h"
 #include "runtime/engine/plan/run_profile.h"
 #include "runtime/engine/plan/sharding.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/cost.h>
@@ -454,21 +455,29 @@ lh_status lh_train_plan(const lh_plan *plan,
         return lhi_fail(err, LH_EINVAL, "no device has the number %d",
                         (int)o.device);
     const lh_pipeline *pipeline = o.pipeline ? o.pipeline : plan->pipeline;
+    lh_pipeline *plain = NULL;
+    lh_exec_options lowers;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_exec_options, &lowers, o.exec, err));
+    if (o.device == LH_TRAIN_CPU) {
+        LHI_TRY(lhi_pipeline_remove_overlap(pipeline, &plain, err));
+        pipeline = plain ? plain : pipeline;
+    }
     const lh_schedule *schedule = o.schedule ? o.schedule : plan->schedule;
     if (run.message_bytes == 0)
         run.message_bytes = lh_train_message_bytes(plan);
     lh_exec *exec;
-    lh_exec_options lowers;
     lh_train_result *made = NULL;
-    LHI_TRY(LHI_OPTIONS_COPY(lh_exec_options, &lowers, o.exec, err));
     lowers.lists_host_copies =
         o.device == LH_TRAIN_CPU && lh_pipeline_has_host(pipeline);
-    LHI_TRY(lh_exec_make(pipeline, schedule, &lowers, &exec, err));
-    lh_status status =
-        o.device == LH_TRAIN_CPU
-            ? train_cpu(plan, pipeline, exec, o.model, &run, &made, err)
-            : lh_train_timed(pipeline, exec, &run, &made, err);
-    lh_exec_free(exec);
+    lh_status status = lh_exec_make(pipeline, schedule, &lowers, &exec, err);
+    if (status == LH_OK) {
+        status =
+            o.device == LH_TRAIN_CPU
+                ? train_cpu(plan, pipeline, exec, o.model, &run, &made, err)
+                : lh_train_timed(pipeline, exec, &run, &made, err);
+        lh_exec_free(exec);
+    }
+    lh_pipeline_free(plain);
     if (status != LH_OK)
         return status;
     made->utilisation = compute_utilisation(plan, made->median_ns);
