@@ -148,6 +148,14 @@ typedef struct lh_pipeline_desc {
     /* Duration of an overlapped F and B, relative to the sum of both; 0: pairs
      * run as two passes. Above 0 to 1. */
     double overlap_f_b;
+    /* Slices of a sequence; 0 or 1: sequences are whole. With k slices, slice s
+     * of sequence q is microbatch q k + s: n_microbatches is a multiple of k.
+     * Causal attention fixes the order of a sequence's slices on every chunk:
+     * F ascending, D and B descending. The share `slice_attention` (0..1) of
+     * each duration is attention to the same and earlier slices: slice s takes
+     * the chunk's duration times 1 + slice_attention ((2 s + 1) / k - 1). */
+    uint32_t n_slices;
+    double slice_attention;
 } lh_pipeline_desc;
 
 /* Creates a pipeline. LH_EINPUT: a value is out of range or contradicts

@@ -77,6 +77,10 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "PyTorch's schedules do not support activation "
                         "offloading; plan without training.offload");
+    if (lhi_pipeline_n_slices(pipeline) > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "PyTorch's schedules do not support sliced sequences "
+                        "(slices)");
     if (lhi_pipeline_is_bidirectional(pipeline))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "PyTorch's schedules do not support two directions "

@@ -33,6 +33,7 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
     case LHI_CHUNK_LAYOUT_WAVES:
         return placement != LH_PLACEMENT_LOOP;
     case LHI_CHUNK_LAYOUT_BD:
+    case LHI_CHUNK_LAYOUT_SLICED:
         return false; /* see lhi_schedule_check() */
     default:
         return true;
@@ -76,6 +77,13 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
                  "'%s' requires two directions (placement bd), which plans do "
                  "not have: use dualpipev with half the pipeline ranks and "
                  "twice the replicas, which is not slower",
+                 l->schedule);
+        return refuse_schedule(job, why, err);
+    }
+    if (lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_SLICED) {
+        snprintf(why, sizeof why,
+                 "'%s' requires sequences in slices, which plans do not have: "
+                 "use 'longhaul schedule' with a pipeline file",
                  l->schedule);
         return refuse_schedule(job, why, err);
     }

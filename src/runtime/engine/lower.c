@@ -551,8 +551,8 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
                        lh_error *err)
 {
     lh_exec *x;
-    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "execution (train, explain)",
-                                        err));
+    LHI_TRY(lhi_pipeline_require_plain_passes(
+        pipeline, "execution (train, explain)", err));
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "explain supports two directions (placement bd) only "

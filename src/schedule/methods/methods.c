@@ -14,6 +14,7 @@
 #define NEEDS_BD_ANY " (bd)"
 #define NEEDS_BD_SPLIT " (bd, split)"
 #define NEEDS_UD_ANY " (ud)"
+#define NEEDS_SLICED_ANY " (ud, slices)"
 #define NEEDS_LOOP_ANY " (loop)"
 #define NEEDS_UD_LOOP_ANY " (ud, loop)"
 #define NEEDS_UD_SPLIT " (ud, split)"
@@ -165,6 +166,7 @@ static lh_status check_chunk_layout(const lh_pipeline *p,
     case LHI_CHUNK_LAYOUT_BD:
         return check_placement(p, LH_PLACEMENT_BD, err);
     case LHI_CHUNK_LAYOUT_UD:
+    case LHI_CHUNK_LAYOUT_SLICED:
         return check_placement(p, LH_PLACEMENT_UD, err);
     case LHI_CHUNK_LAYOUT_UD_LOOP:
         if (has_placement(p, LH_PLACEMENT_UD))
@@ -186,6 +188,12 @@ lh_status lhi_method_build_orders(const lhi_method *method,
                                   lhi_orders *out, lh_error *err)
 {
     LHI_TRY(check_chunk_layout(pipeline, method->chunks, err));
+    bool sliced = method->chunks == LHI_CHUNK_LAYOUT_SLICED;
+    if (method->kind != LHI_METHOD_META && sliced != (pipeline->n_slices > 1))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        sliced ? "needs sequences in slices (slices)"
+                               : "does not support sliced sequences (slices); "
+                                 "use seq1f1b");
     if (method->split && pipeline->joint)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "needs backward: split, with D and W as passes of "

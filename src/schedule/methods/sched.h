@@ -30,6 +30,8 @@
     X("gpipe", lhi_gpipe, ANY, ANY, QUICK, "all forwards, then all backwards") \
     X("1f1b", lhi_1f1b, UD, ANY, QUICK,                                        \
       "warm-up, then one forward and one backward in turn")                    \
+    X("seq1f1b", lhi_seq1f1b, SLICED, ANY, QUICK,                              \
+      "1f1b over slices of sequences, as in Seq1F1B")                          \
     X("interleaved-1f1b", lhi_interleaved_1f1b, LOOP, ANY, QUICK,              \
       "1f1b over several chunks per device, as in Megatron-LM")                \
     X("zb-h1", lhi_zb_h1, UD, SPLIT, QUICK,                                    \
@@ -74,6 +76,8 @@ typedef enum lhi_chunk_layout {
     LHI_CHUNK_LAYOUT_ANY,
     LHI_CHUNK_LAYOUT_ONE_DIRECTION,
     LHI_CHUNK_LAYOUT_UD,
+    LHI_CHUNK_LAYOUT_SLICED, /* UD with sliced sequences; no other layout has
+                              * slices */
     LHI_CHUNK_LAYOUT_LOOP,
     LHI_CHUNK_LAYOUT_UD_LOOP, /* either */
     LHI_CHUNK_LAYOUT_WAVE,

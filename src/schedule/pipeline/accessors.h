@@ -25,12 +25,18 @@ double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline);
 lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
                                       lh_pipeline **out, lh_error *err);
 
-/* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs; `what` names
- * the function that does not support them. */
-lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,
-                                      const char *what, lh_error *err);
-/* Fails with LH_EUNSUPPORTED if the pipeline has two directions or overlapped
- * pairs; `what` names the function that does not support them. */
+/* Returns the number of slices of a sequence; 1: sequences are whole. */
+uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline);
+/* Returns the share of attention in the durations of slices. */
+double lhi_pipeline_slice_attention(const lh_pipeline *pipeline);
+
+/* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs or sliced
+ * sequences; `what` names the function that does not support them. */
+lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
+                                            const char *what, lh_error *err);
+/* Fails with LH_EUNSUPPORTED if the pipeline has two directions, overlapped
+ * pairs or sliced sequences; `what` names the function that does not support
+ * them. */
 lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
                                              const char *what, lh_error *err);
 

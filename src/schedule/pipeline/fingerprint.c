@@ -120,6 +120,8 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *p)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         mix(&m, counts[i]);
     mix_share(&m, p->overlap_f_b);
+    mix(&m, p->n_slices);
+    mix_share(&m, p->slice_attention);
     mix_text(&m, p->memory_unit);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         mix_time(&m, lh_pipeline_memory_limit(p, d));

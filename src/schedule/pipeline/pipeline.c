@@ -98,6 +98,23 @@ static lh_status check_counts(const lh_pipeline_desc *d,
         return fail_at(origin, AT_ROOT, 0, err,
                        "overlap: cannot be combined with data-parallel "
                        "operations that passes launch; remove one of them");
+    if (d->n_slices > 1 && d->n_microbatches % d->n_slices != 0)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "slices: %" PRIu32 " slices do not divide %" PRIu32
+                       " microbatches, each of which is one slice of a "
+                       "sequence",
+                       d->n_slices, d->n_microbatches);
+    if (!(d->slice_attention >= 0 && d->slice_attention <= 1) ||
+        (d->slice_attention > 0 && d->n_slices <= 1))
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "slices: 'attention' is out of range; 0 to 1, with at "
+                       "least 2 slices");
+    if (d->n_slices > 1 &&
+        (d->bidirectional || d->overlap_f_b > 0 || d->n_dp_ops || d->n_enqueue))
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "slices: cannot be combined with two directions, "
+                       "'overlap', or data-parallel operations that passes "
+                       "launch");
     if (d->receives > LH_RECEIVES_LATE_FD)
         return fail_at(origin, AT_ROOT, 0, err, "receives: unknown kind %d",
                        (int)d->receives);
@@ -142,10 +159,11 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
             return fail_at(origin, AT_CHUNK, c, err,
                            "offload: requires backward: joint, because the "
                            "activations kept from D to W cannot be offloaded");
-        if (k->offload_ns > 0 && d->overlap_f_b > 0)
+        if (k->offload_ns > 0 && (d->overlap_f_b > 0 || d->n_slices > 1))
             return fail_at(origin, AT_CHUNK, c, err,
-                           "offload: cannot be combined with 'overlap'; remove "
-                           "one of them");
+                           "offload: cannot be combined with '%s'; remove one "
+                           "of them",
+                           d->n_slices > 1 ? "slices" : "overlap");
     }
     return LH_OK;
 }
@@ -484,6 +502,8 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
     p->joint = d->joint;
     p->bidirectional = d->bidirectional;
     p->overlap_f_b = d->overlap_f_b;
+    p->n_slices = d->n_slices ? d->n_slices : 1;
+    p->slice_attention = d->slice_attention;
     p->chunks = LHI_NEW(p->mem, lh_chunk, d->n_chunks);
     if (!p->chunks)
         return lhi_fail_nomem(err);
@@ -584,6 +604,8 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dp_priority = p->dp_priority;
     all.bidirectional = p->bidirectional;
     all.overlap_f_b = p->overlap_f_b;
+    all.n_slices = p->n_slices;
+    all.slice_attention = p->slice_attention;
     if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline does not fit into an lh_pipeline_desc of "
@@ -694,9 +716,14 @@ lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
     return lh_pipeline_make(&desc, out, err);
 }
 
-lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,
-                                      const char *what, lh_error *err)
+lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
+                                            const char *what, lh_error *err)
 {
+    if (pipeline->n_slices > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s does not support sliced sequences (slices): the "
+                        "method seq1f1b does, and simulate and check",
+                        what);
     if (pipeline->overlap_f_b == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -710,7 +737,7 @@ lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
                                              const char *what, lh_error *err)
 {
     if (!pipeline->bidirectional)
-        return lhi_pipeline_reject_overlap(pipeline, what, err);
+        return lhi_pipeline_require_plain_passes(pipeline, what, err);
     return lhi_fail(
         err, LH_EUNSUPPORTED,
         "%s does not support two directions (placement bd): the "
@@ -738,4 +765,14 @@ const char *lh_placement_name(lh_placement placement)
     default:
         return "irregular";
     }
+}
+
+uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline)
+{
+    return pipeline->n_slices;
+}
+
+double lhi_pipeline_slice_attention(const lh_pipeline *pipeline)
+{
+    return pipeline->slice_attention;
 }

@@ -37,7 +37,9 @@ struct lh_pipeline {
     uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
     bool joint;
     bool bidirectional;
-    double overlap_f_b;   /* 0: no overlapped pairs */
+    double overlap_f_b; /* 0: no overlapped pairs */
+    uint32_t n_slices;  /* of a sequence; 1: whole sequences */
+    double slice_attention;
     bool has_collectives; /* some chunk has an all-gather or reduce-scatter */
     bool offloads;        /* some chunk's activations are offloaded */
     lh_chunk *chunks;
@@ -255,6 +257,25 @@ static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
+/* Rounds a duration of at most 2^53 ns to the nearest ns. */
+static inline int64_t lhi_round_ns(double exact)
+{
+    int64_t below = (int64_t)exact; /* exact + 0.5 may be rounded itself */
+    return below + (exact - (double)below >= 0.5);
+}
+
+/* Scales the mean duration of a chunk's slices to the slice that `microbatch`
+ * is. */
+static inline int64_t lhi_scale_to_slice(const lh_pipeline *p,
+                                         uint32_t microbatch, int64_t ns)
+{
+    if (p->n_slices == 1)
+        return ns;
+    double position = 2.0 * (microbatch % p->n_slices) + 1;
+    return lhi_round_ns(
+        (double)ns * (1 + p->slice_attention * (position / p->n_slices - 1)));
+}
+
 /* Checks whether a pass is part of a pair that runs overlapped. */
 static inline bool lhi_is_overlapped(const lh_pipeline *p, const lh_pass *pass)
 {
@@ -267,24 +288,25 @@ static inline int64_t lhi_pass_duration(const lh_pipeline *p,
                                         const lh_pass *pass)
 {
     const lh_chunk *chunk = &p->chunks[pass->chunk];
+    const uint32_t m = pass->microbatch;
     if (lhi_is_overlapped(p, pass)) {
         int64_t alone =
             pass->kind == LH_F ? chunk->f_ns : chunk->d_ns + chunk->w_ns;
-        double exact = (double)alone * p->overlap_f_b;
-        int64_t below = (int64_t)exact; /* exact + 0.5 may be rounded itself */
-        return below + (exact - (double)below >= 0.5);
+        return lhi_round_ns((double)alone * p->overlap_f_b);
     }
     switch (pass->kind) {
     case LH_F:
-        return chunk->f_ns;
+        return lhi_scale_to_slice(p, m, chunk->f_ns);
     case LH_D:
-        return chunk->d_ns;
+        return lhi_scale_to_slice(p, m, chunk->d_ns);
     case LH_B:
-        return chunk->d_ns + chunk->w_ns;
+        return lhi_scale_to_slice(p, m, chunk->d_ns) +
+               lhi_scale_to_slice(p, m, chunk->w_ns);
     default:
         return pass->n_parts == 1
-                   ? chunk->w_ns
-                   : lhi_split_evenly(chunk->w_ns, pass->part, pass->n_parts);
+                   ? lhi_scale_to_slice(p, m, chunk->w_ns)
+                   : lhi_split_evenly(lhi_scale_to_slice(p, m, chunk->w_ns),
+                                      pass->part, pass->n_parts);
     }
 }
 

@@ -68,6 +68,26 @@ static const char *check_pair(const lh_pipeline *p, const lh_pass *f)
     return "overlaps with a backward pass that depends on it";
 }
 
+/* Checks the order of a sequence's slices, after check_pass() of this pass:
+ * an F needs the keys and values of the slices before it; a backward adds to
+ * their gradients, which the slices after it complete. Returns NULL if it is
+ * right, otherwise an error text. */
+static const char *check_slice(const lh_pipeline *p, const lh_pass *pass,
+                               const lhi_observed_passes *seen)
+{
+    uint32_t slice = pass->microbatch % p->n_slices;
+    size_t i = (size_t)pass->chunk * p->n_microbatches + pass->microbatch;
+    if (pass->kind == LH_F && slice > 0 &&
+        !(seen->state[i - 1] & LHI_OBSERVED_F))
+        return "the forward pass of the sequence's previous slice does not "
+               "come before it";
+    if ((pass->kind == LH_D || pass->kind == LH_B) && slice + 1 < p->n_slices &&
+        !(seen->state[i + 1] & LHI_OBSERVED_D))
+        return "the backward pass of the sequence's next slice does not come "
+               "before it";
+    return NULL;
+}
+
 /* Fails with the first pass of the pipeline that the schedule lacks. */
 static lh_status report_missing(const lh_pipeline *p,
                                 const lhi_observed_passes *seen, lh_error *err)
@@ -135,6 +155,8 @@ lh_status lhi_orders_check(const lh_pipeline *pipeline,
             const char *wrong = check_pass(pipeline, d, &order[i], seen);
             if (!wrong)
                 wrong = check_pair(pipeline, &order[i]);
+            if (!wrong)
+                wrong = check_slice(pipeline, &order[i], seen);
             if (wrong)
                 return report_cell(schedule, d, i, wrong, err);
         }

@@ -200,7 +200,7 @@ static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
 {
     bool slow = options->coupled_queue || schedule->n_link_orders ||
                 options->receives != LH_RECEIVES_EARLY || options->delegated ||
-                p->shared_at || p->overlap_f_b > 0 ||
+                p->shared_at || p->overlap_f_b > 0 || p->n_slices > 1 ||
                 (options->host_copy_ns && lh_pipeline_has_host(p));
     uint64_t passes = 0;
     for (uint32_t d = 0; d < p->n_devices; d++)

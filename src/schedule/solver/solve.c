@@ -366,6 +366,7 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = run_solver};
+    LHI_TRY(lhi_pipeline_require_plain_passes(pipeline, "the search", err));
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search supports two directions (placement bd) "

@@ -371,6 +371,24 @@ static void check_pair(lhi_verifier *judge, uint32_t node)
                              lh_pass_format(f, text), lh_pass_format(b, other));
 }
 
+/* Checks that the F of `node` comes after that of its sequence's previous
+ * slice, and its D or B after that of the next slice. */
+static void check_slices(lhi_verifier *judge, uint32_t node)
+{
+    const lh_pass *pass = &judge->passes[node];
+    const uint32_t k = lhi_pipeline_n_slices(judge->pipeline);
+    const uint32_t slice = pass->microbatch % k;
+    lh_pass before = *pass;
+    if (pass->kind == LH_F && slice > 0) {
+        before.microbatch--;
+        check_after(judge, node, lhi_verify_find_pass(judge, &before));
+    } else if (pass->kind != LH_F && pass->kind != LH_W && slice + 1 < k) {
+        check_after(
+            judge, node,
+            lhi_verify_find_gradient(judge, pass->chunk, pass->microbatch + 1));
+    }
+}
+
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
 {
     LHI_TRY(sort_passes(judge, err));
@@ -396,5 +414,7 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
         check_neighbours(judge, judge->sorted[i].node);
     for (i = 0; i < judge->n_sorted; i++)
         check_pair(judge, judge->sorted[i].node);
+    for (i = 0; i < judge->n_sorted; i++)
+        check_slices(judge, judge->sorted[i].node);
     return LH_OK;
 }

@@ -105,19 +105,31 @@ static int64_t compute_pair_ns(const lhi_verifier *judge, const lh_pass *f)
            llround((double)(b->d_ns + b->w_ns) * factor);
 }
 
+/* Scales a mean duration over a sequence's slices to the slice of a pass. */
+static int64_t scale_to_slice(const lhi_verifier *judge, const lh_pass *pass,
+                              int64_t ns)
+{
+    const uint32_t k = lhi_pipeline_n_slices(judge->pipeline);
+    const double attention = lhi_pipeline_slice_attention(judge->pipeline);
+    const double seen = (2.0 * (pass->microbatch % k) + 1) / k;
+    return k > 1 ? llround((double)ns * (1 + attention * (seen - 1))) : ns;
+}
+
 /* Returns the duration of a pass, in ns. */
 static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+    const int64_t d_ns = scale_to_slice(judge, pass, chunk->d_ns);
+    const int64_t w_ns = scale_to_slice(judge, pass, chunk->w_ns);
     switch (pass->kind) {
     case LH_F:
-        return chunk->f_ns;
+        return scale_to_slice(judge, pass, chunk->f_ns);
     case LH_D:
-        return chunk->d_ns;
+        return d_ns;
     case LH_B:
-        return chunk->d_ns + chunk->w_ns;
+        return d_ns + w_ns;
     default:
-        return lhi_verify_compute_share(chunk->w_ns, pass);
+        return lhi_verify_compute_share(w_ns, pass);
     }
 }
 

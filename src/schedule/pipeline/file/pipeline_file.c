@@ -169,6 +169,36 @@ static json_t *write_overlap(const void *owner, const void *context)
                               : json_null();
 }
 
+/* --- slices --------------------------------------------------------------- */
+
+static const lhi_schema_field slice_rows[] = {
+    {"count", LHI_INTEGER(lh_pipeline_desc, n_slices), .least = 2,
+     .most = LH_MAX_MICROBATCHES},
+    {"attention", LHI_REAL(lh_pipeline_desc, slice_attention), .high = 1,
+     .when = LHI_DEFAULTED},
+};
+static const lhi_schema slice_table = {
+    LHI_ROWS("slices", lh_pipeline_desc, slice_rows)};
+
+/* Reads the slices of sequences (schema callback). */
+static lh_status read_slices(const lhi_read_context *r, const lhi_node *map,
+                             void *owner, lh_error *err)
+{
+    return lhi_schema_read(r, map, &slice_table,
+                           &((lhi_pipeline_text *)owner)->desc, err);
+}
+
+/* Writes the key `slices` (schema callback). */
+static json_t *write_slices(const void *owner, const void *context)
+{
+    (void)context;
+    const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
+    return d->n_slices > 1
+               ? json_pack("{s:I, s:f}", "count", (json_int_t)d->n_slices,
+                           "attention", d->slice_attention)
+               : json_null();
+}
+
 /* --- root map ------------------------------------------------------------ */
 
 static const char *const backwards[] = {"split", "joint", NULL};
@@ -203,6 +233,8 @@ static const lhi_schema_field pipeline_rows[] = {
      .when = LHI_OPTIONAL},
     {"overlap", LHI_CUSTOM(lhi_pipeline_text), .read = read_overlap,
      .write = write_overlap, .when = LHI_OPTIONAL},
+    {"slices", LHI_CUSTOM(lhi_pipeline_text), .read = read_slices,
+     .write = write_slices, .table = &slice_table, .when = LHI_OPTIONAL},
     {"chunks", LHI_LIST(lhi_pipeline_text, desc.chunks, desc.n_chunks),
      .table = &chunk_table, .min_items = 1, .max_items = LH_MAX_CHUNKS,
      .when = LHI_DEFAULTED},

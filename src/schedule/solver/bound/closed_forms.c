@@ -25,20 +25,33 @@ typedef struct times {
     int64_t f, d, w;
 } times;
 
-/* Returns a duration that a pass has at least, even in an overlapped pair. */
-static int64_t scale_to_overlap(const lh_pipeline *p, int64_t ns)
+/* Returns a duration that a pass has at least, even in an overlapped pair or
+ * for the first slice of a sequence. */
+static int64_t find_least(const lh_pipeline *p, int64_t ns)
 {
-    return p->overlap_f_b > 0 ? (int64_t)((double)ns * p->overlap_f_b) : ns;
+    return p->overlap_f_b > 0 ? (int64_t)((double)ns * p->overlap_f_b)
+                              : lhi_scale_to_slice(p, 0, ns);
 }
 
-/* Returns the durations of a chunk's F, D and W in ns, those in an overlapped
- * pair if there may be pairs; if the pipeline's backward is joint, D includes
- * W, and W is 0. */
+/* Returns the least durations of a chunk's F, D and W in ns; if the pipeline's
+ * backward is joint, D includes W, and W is 0. */
 static times get_times(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
-    times t = {scale_to_overlap(p, c->f_ns), scale_to_overlap(p, c->d_ns),
-               scale_to_overlap(p, c->w_ns)};
+    times t = {find_least(p, c->f_ns), find_least(p, c->d_ns),
+               find_least(p, c->w_ns)};
+    return p->joint ? (times){t.f, t.d + t.w, 0} : t;
+}
+
+/* Returns durations of a chunk's F, D and W of which all its passes together
+ * take at least as many: with slices, the means less the rounding. */
+static times get_mean_times(const lh_pipeline *p, uint32_t chunk)
+{
+    const lh_chunk *c = &p->chunks[chunk];
+    if (p->slice_attention == 0)
+        return get_times(p, chunk); /* no rounding */
+    times t = {lhi_max_int64(c->f_ns - 1, 0), lhi_max_int64(c->d_ns - 1, 0),
+               lhi_max_int64(c->w_ns - 1, 0)};
     return p->joint ? (times){t.f, t.d + t.w, 0} : t;
 }
 
@@ -247,7 +260,7 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
 static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)
 {
-    times t = get_times(p, c);
+    times t = get_mean_times(p, c);
     int64_t scatter = get_scatter_time(&p->chunks[c]);
     s->head = s->n_chunks ? lhi_min_int64(s->head, w->head_f[c]) : w->head_f[c];
     s->tail = s->n_chunks ? lhi_min_int64(s->tail, w->tail_d[c]) : w->tail_d[c];
