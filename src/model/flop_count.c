@@ -109,3 +109,17 @@ double lh_cost_iteration_flops(const lh_job *job)
     sum += m->mtp_layers * 4.0 * s * m->hidden * m->hidden;
     return 3 * sum * job->training.global_batch;
 }
+
+double lhi_find_slice_attention(const lh_job *job)
+{
+    const lh_model *m = job->model;
+    double all = 0, in_attention = 0, linear, attention;
+    if (!job->layout.slices)
+        return 0;
+    for (uint32_t i = 0; i < m->layers; i++) {
+        lhi_cost_layer_flops(m, i, job->training.sequence, &linear, &attention);
+        all += linear + attention;
+        in_attention += attention;
+    }
+    return in_attention / all;
+}

@@ -16,4 +16,8 @@ void lhi_cost_layer_flops(const lh_model *model, uint32_t layer,
 /* Returns the vocabulary matrix's forward FLOPs for one sequence. */
 double lhi_cost_head_flops(const lh_model *model, uint32_t sequence);
 
+/* Returns the share of attention in the layers' FLOPs if the job's sequences
+ * are in slices, for lh_pipeline_desc.slice_attention; else 0. */
+double lhi_find_slice_attention(const lh_job *job);
+
 #endif

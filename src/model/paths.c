@@ -352,7 +352,8 @@ int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 {
     double bytes = (double)layout->micro_batch * job->training.sequence *
                    job->model->hidden *
-                   lhi_precision_bytes(job->training.precision);
+                   lhi_precision_bytes(job->training.precision) /
+                   lhi_job_count_slices(job);
 
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }

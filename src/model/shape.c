@@ -207,6 +207,10 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
     if (layout->context > 1)
         LHI_TRY(check_divides(job->training.sequence, 2 * layout->context,
                               "the sequence", "twice context", err));
+    if (layout->context > 1 && job->layout.slices)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "context parallelism of sliced sequences is not "
+                        "modelled; use context 1");
     LHI_TRY(check_divides(m->linear_key_heads, layout->tensor,
                           "the model's linear_key_heads", "tensor", err));
     LHI_TRY(check_divides(m->mamba_groups, layout->tensor,
@@ -289,8 +293,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .context = layout->context,
         .expert = layout->expert,
         .expert_tensor = lh_layout_expert_tensor(layout),
+        /* Attention of a slice, on average, is that of all tokens. */
         .tokens = (double)layout->micro_batch * job->training.sequence /
-                  (double)layout->context,
+                  (double)layout->context / lhi_job_count_slices(job),
         .norm_share = options->no_sequence_parallel ? 1 : 1 / t,
         .sequence = job->training.sequence,
         .element = element,

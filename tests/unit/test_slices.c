@@ -2,8 +2,9 @@
 /* Sliced sequences: the format, durations by hand, the orders of Seq1F1B
  * compared with those of its authors' code (tests/data/zero_bubble/SOURCE.md),
  * the rules in simulator and verifier, and all orders of small pipelines. */
+#include "jobs.h"
+#include "plans.h"
 #include "schedule/solver/bound/closed_forms.h"
-#include "test.h"
 #include "uniform.h"
 
 #include <inttypes.h>
@@ -283,6 +284,132 @@ static void others_name_the_method(void)
     lh_pipeline_free(p);
 }
 
+/* --- plans ---------------------------------------------------------------- */
+
+/* 512K tokens on 56 GPUs: Llama 3 70B. */
+static const char long_job[] =
+    "longhaul: job/1\n"
+    "model: llama3-70b\n"
+    "training: {global_batch: 8, sequence: 524288, zero: 1, recompute: full}\n"
+    "cluster:\n"
+    "  gpu: h100-sxm\n"
+    "  gpus_per_node: 8\n"
+    "  node_link: {gbps: 3600, latency_us: 3}\n"
+    "  fabric: {gbps: 400, latency_us: 10}\n"
+    "  datacenters: [{name: west, nodes: 7}]\n";
+
+/* Plans long_job with this layout; NULL: refused, and *err has why. */
+static lh_plan *plan_long(const char *layout, lh_error *err)
+{
+    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    char text[2048];
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    job_text(text, sizeof text, long_job, "%s", layout);
+    lh_status status = lh_job_parse(text, strlen(text), "job", NULL, &job, err);
+    if (status == LH_OK)
+        status = lh_plan_make(job, &quick, &plan, err);
+    CHECK((status == LH_OK) == (plan != NULL));
+    lh_job_free(job);
+    return plan;
+}
+
+/* Whole sequences do not fit, and the error names slices; 16 slices fit. */
+static void long_sequences_fit_in_slices(void)
+{
+    lh_error err = {0};
+    lh_plan *plan = plan_long(
+        "layout: {tensor: 8, pipeline: 7, chunks_per_device: 1}\n", &err);
+    CHECK(plan == NULL);
+    CHECK_HAS(err.text, "or layout.slices: 16");
+    plan = plan_long("layout: {tensor: 8, pipeline: 7, slices: 16}\n", &err);
+    CHECK_MSG(plan != NULL, "%s", err.text);
+    if (plan) {
+        lh_pipeline_desc d = {.size = sizeof d};
+        CHECK_OK(lh_pipeline_describe(plan->pipeline, &d, &err), err);
+        CHECK_STR(plan->best.layout.schedule, "seq1f1b");
+        CHECK_INT(d.n_slices, 16);
+        CHECK_INT(d.n_microbatches, 8 * 16);
+        CHECK(d.slice_attention > 0.5 && d.slice_attention < 1);
+        CHECK(plan->best.lower_bound_ns <= plan->best.iteration_ns);
+        CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
+        check_valid(plan->pipeline, plan->schedule);
+        plan_reads_back(plan);
+    }
+    lh_plan_free(plan);
+}
+
+/* Slices together take as long as the whole sequence, except for kernels'
+ * launches; each needs its share of the activations, and its keys and values:
+ * 2 x 8 heads x 128 x 2 bytes a token and layer, on one of 8 GPUs. */
+static void slices_share_the_cost(void)
+{
+    enum { K = 8, TOKENS = 524288 };
+    lh_pipeline *pipes[2] = {NULL, NULL};
+    lh_pipeline_desc d[2];
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        char text[2048];
+        lh_job *job = NULL;
+        job_text(text, sizeof text, long_job, "layout: {tensor: 8%s}\n",
+                 i ? ", slices: 8" : "");
+        CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err),
+                 err);
+        const lh_layout layout = {.tensor = 8,
+                                  .context = 1,
+                                  .expert = 1,
+                                  .pipeline = 7,
+                                  .data = 1,
+                                  .micro_batch = 1,
+                                  .chunks_per_device = 1};
+        if (job)
+            CHECK_OK(lh_plan_pipeline(job, &layout, LH_PLACEMENT_UD,
+                                      LH_RECOMPUTE_FULL, &pipes[i], NULL, &err),
+                     err);
+        d[i].size = sizeof d[i];
+        if (pipes[i])
+            CHECK_OK(lh_pipeline_describe(pipes[i], &d[i], &err), err);
+        lh_job_free(job);
+    }
+    if (pipes[0] && pipes[1]) {
+        const lh_chunk *whole = &d[0].chunks[3], *slice = &d[1].chunks[3];
+        double f = K * (double)slice->f_ns / (double)whole->f_ns;
+        double d_ratio = K * (double)slice->d_ns / (double)whole->d_ns;
+        CHECK_MSG(f > 0.99 && f < 1.02, "F: %g of the whole", f);
+        CHECK_MSG(d_ratio > 0.99 && d_ratio < 1.02, "D: %g", d_ratio);
+        uint32_t layers = 12; /* of 80 on 7 devices, in the middle */
+        double kv = 2.0 * 128 * 2 * TOKENS / K * layers;
+        CHECK_NEAR((double)slice->mem_f, (double)whole->mem_f / K + kv,
+                   0.001 * kv);
+        CHECK_INT(d[1].n_microbatches, K * d[0].n_microbatches);
+    }
+    for (int i = 0; i < 2; i++)
+        lh_pipeline_free(pipes[i]);
+}
+
+static void jobs_refuse_slices(void)
+{
+    static const char *const cases[][2] = {
+        {"layout: {slices: 7}\n", "7 slices do not divide"},
+        {"layout: {slices: 4, schedule: 1f1b}\n", "use seq1f1b"},
+        {"layout: {slices: 4, schedule: optimal}\n", "use seq1f1b"},
+        {"layout: {schedule: seq1f1b}\n", "set layout.slices"},
+        {"layout: {slices: 4, framework: megatron}\n",
+         "does not cut sequences"},
+        {"model: mixtral-8x7b\nlayout: {slices: 4}\n", "dense models"},
+        {"framework: {overlap: {F+B: 0.9}}\nlayout: {slices: 4}\n",
+         "cannot be combined"},
+        {"layout: {slices: 4, context: 2, tensor: 4, pipeline: 7}\n",
+         "context parallelism of sliced sequences"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_error err = {0};
+        lh_plan *plan = plan_long(cases[i][0], &err);
+        CHECK(plan == NULL);
+        CHECK_HAS(err.text, cases[i][1]);
+        lh_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     RUN(is_read_and_written);
@@ -291,5 +418,8 @@ int main(void)
     RUN(order_of_slices_is_required);
     RUN(bounds_hold_for_all_orders);
     RUN(others_name_the_method);
+    RUN(long_sequences_fit_in_slices);
+    RUN(slices_share_the_cost);
+    RUN(jobs_refuse_slices);
     return test_summary();
 }

@@ -315,6 +315,9 @@ typedef struct lh_layout {
     /* Chunk with the model's multi-token prediction modules, after all of its
      * layers; 0: the last one, with the head. */
     uint32_t mtp_chunk;
+    /* In a job: the slices in which every sequence passes the pipeline; 0: it
+     * passes as a whole. */
+    uint32_t slices;
     /* The outermost parallelism in the order of a datacenter's ranks, pipeline
      * or data; LH_OUTERMOST_ANY: see lh_layout_rank_order(). */
     lh_outermost rank_order;

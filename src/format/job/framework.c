@@ -251,9 +251,10 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
         return lhi_doc_fail(r->doc, pairs, err, LH_EINPUT,
                             "must be above 0; remove this key to run F and B "
                             "one after the other");
-    if (pairs && job->training.offload_share > 0)
-        return lhi_doc_fail(r->doc, pairs, err, LH_EINPUT,
-                            "cannot be combined with training.offload");
+    if (pairs && (job->training.offload_share > 0 || job->layout.slices))
+        return lhi_doc_fail(
+            r->doc, pairs, err, LH_EINPUT, "cannot be combined with %s",
+            job->layout.slices ? "layout.slices" : "training.offload");
     if (f->fused_experts && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err,
                             LH_EINPUT, "%s has none", job->model->name);

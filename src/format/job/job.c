@@ -370,6 +370,10 @@ static lh_status check_profile(lhi_job_reader *r, const lhi_node *node,
                             "is for model %s, but the job's model is %s",
                             p->model, r->job->model->name);
     LHI_TRY(check_models(r, node, p, err));
+    if (r->job->layout.slices)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "has no times of slices; remove profile or "
+                            "layout.slices");
     for (uint32_t i = 0; r->job->model->layer_pattern && i < p->n_entries; i++)
         if (p->entries[i].kind == LH_PROFILE_LAYER ||
             p->entries[i].kind == LH_PROFILE_MOE_LAYER)

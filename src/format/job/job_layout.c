@@ -142,6 +142,39 @@ static lh_status read_mtp_chunk(lhi_job_reader *r, const lhi_node *node,
     return LH_OK;
 }
 
+const char *lhi_job_find_slice_obstacle(const lh_job *job)
+{
+    const lh_model *m = job->model;
+    if (m->kv_lora_rank || m->linear_value_heads || m->mamba_heads ||
+        m->index_topk || m->experts || m->mtp_layers)
+        return "is modelled only for dense models with attention in every "
+               "layer; remove it";
+    if (job->training.offload_share > 0 || job->framework.overlap_f_b > 0 ||
+        job->layout.group_micro_batches)
+        return "cannot be combined with training.offload, "
+               "framework.overlap.F+B or unequal microbatches";
+    if (job->profile)
+        return "has no times in the profile; remove profile or layout.slices";
+    return NULL;
+}
+
+/* Reads the slices of a sequence. LH_EINPUT: they do not divide it, or the job
+ * does not support them. */
+static lh_status read_slices(lhi_job_reader *r, const lhi_node *node,
+                             lh_error *err)
+{
+    lh_job *job = r->job;
+    const char *obstacle = lhi_job_find_slice_obstacle(job);
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 2, LHI_MAX_DEGREE,
+                             &job->layout.slices, err));
+    if (job->training.sequence % job->layout.slices != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "%u slices do not divide the sequence of %u tokens",
+                            job->layout.slices, job->training.sequence);
+    return obstacle ? lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s", obstacle)
+                    : LH_OK;
+}
+
 /* Rejects layouts that no choice of the unspecified degrees could make valid.
  */
 static lh_status check_layout(lhi_job_reader *r, const lhi_node *map,
@@ -245,5 +278,7 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
         LHI_TRY(read_layers(r, node, err));
     if ((node = lhi_node_find(map, "mtp_chunk")))
         LHI_TRY(read_mtp_chunk(r, node, err));
+    if ((node = lhi_node_find(map, "slices")))
+        LHI_TRY(read_slices(r, node, err));
     return check_layout(r, map, err);
 }

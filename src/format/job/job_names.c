@@ -19,7 +19,7 @@ const char *const lhi_layout_keys[] = {
     "pipeline",  "data",      "micro_batch", "chunks_per_device",
     "outermost", "sharding",  "schedule",    "sites",
     "layers",    "mtp_chunk", "framework",   "rank_order",
-    "packing",   NULL};
+    "packing",   "slices",    NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};

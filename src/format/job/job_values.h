@@ -10,6 +10,16 @@
 lh_receives lhi_framework_receives(const lh_framework *framework,
                                    uint32_t chunks_per_device);
 
+/* Returns the number of slices of each sequence; 1: sequences are whole. */
+static inline uint32_t lhi_job_count_slices(const lh_job *job)
+{
+    return job->layout.slices ? job->layout.slices : 1;
+}
+
+/* Returns why the job's sequences cannot be in slices, as the end of a sentence
+ * about layout.slices; NULL: they can. Static storage. */
+const char *lhi_job_find_slice_obstacle(const lh_job *job);
+
 /* Returns an optimizer's name as spelled in the job format; static storage. */
 const char *lhi_optimizer_name(lh_optimizer optimizer);
 /* Returns a target's name as spelled in the job format, or "any"; static

@@ -336,7 +336,8 @@ static json_t *layout_to_json(const lh_job *job)
          lhi_json_set(map, "schedule", json_string(l->schedule))) &&
         (!l->sites || lhi_json_set(map, "sites", lhi_sites_to_json(job, l))) &&
         (!l->chunk_layers || lhi_json_set(map, "layers", layers_to_json(l))) &&
-        set_count(map, "mtp_chunk", l->mtp_chunk);
+        set_count(map, "mtp_chunk", l->mtp_chunk) &&
+        set_count(map, "slices", l->slices);
     return lhi_json_finish(map, ok);
 }
 

@@ -47,8 +47,8 @@ bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config)
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL &&
                   job->training.offload_share == 0;
-    return wanted && shards && l->data * l->context > 1 &&
-           config->microbatches >= l->pipeline &&
+    return wanted && shards && !job->layout.slices &&
+           l->data * l->context > 1 && config->microbatches >= l->pipeline &&
            compute_max_chunks(job, config) > 0 && !job->model->mtp_layers &&
            !job->model->layer_pattern && /* plans assume equal layers */
 

@@ -162,7 +162,8 @@ static lh_status check_recompute(const checker *k, lh_error *err)
 static lh_status check_batch(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
-    double batch = (double)lhi_layout_count_sequences(l) * k->c->microbatches;
+    double batch = (double)lhi_layout_count_sequences(l) * k->c->microbatches /
+                   lhi_job_count_slices(k->job);
     if (!(batch < k->job->training.global_batch) &&
         !(batch > k->job->training.global_batch))
         return LH_OK;

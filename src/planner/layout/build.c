@@ -8,6 +8,7 @@
 #include "base/integer_math.h"
 #include "base/text.h"
 #include "format/job/job_values.h"
+#include "model/flop_count.h"
 #include "model/groups.h"
 #include "model/shape.h"
 
@@ -420,6 +421,8 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
         .dp_links = b->dp_links,
         .joint = lhi_layout_joins_backward(b->job, P),
         .overlap_f_b = b->job->framework.overlap_f_b,
+        .n_slices = b->job->layout.slices,
+        .slice_attention = lhi_find_slice_attention(b->job),
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)
@@ -548,7 +551,8 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
                         "data %" PRIu32 " x micro_batch %" PRIu32,
                         job->training.global_batch, layout->data,
                         layout->micro_batch);
-    config.microbatches = (uint32_t)(job->training.global_batch / step);
+    config.microbatches = (uint32_t)(job->training.global_batch / step *
+                                     lhi_job_count_slices(job));
     if (placement == LH_PLACEMENT_WAVE && layout->chunks_per_device != 2)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a wave has 2 chunks per device, not %" PRIu32,

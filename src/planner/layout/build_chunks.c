@@ -6,10 +6,12 @@
 #include "planner/layout/equivalence.h"
 
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
 #include "model/paths.h"
 #include "model/shape.h"
 #include "model/sharding.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Replaces the times of *pass by those of `other` if their sum, F, D and W, is
@@ -277,11 +279,36 @@ static int64_t separate_end_communication(const lhi_layout_builder *b,
     return gather + reduce;
 }
 
+/* Adds the memory that slices of sequences need beyond whole sequences: the
+ * gradients of all keys and values of one microbatch, and with full
+ * recomputation the keys and values themselves, which later slices read. */
+static void add_slice_memory(const lhi_layout_builder *b, uint32_t c,
+                             lh_cost *cost)
+{
+    const lh_job *job = b->job;
+    const lh_model *m = job->model;
+    const lh_layout *l = &b->config->layout;
+    uint32_t first, layers;
+    if (!job->layout.slices)
+        return;
+    lhi_config_layers(m->layers, b->config, c, &first, &layers);
+    double heads = ceil((double)m->kv_heads / l->tensor);
+    double slice = 2.0 * layers * heads * m->head_dim * l->micro_batch *
+                   job->training.sequence / job->layout.slices *
+                   lhi_precision_bytes(job->training.precision);
+    int64_t gradients = (int64_t)ceil(slice * job->layout.slices);
+    cost->buffer_bytes += gradients;
+    cost->static_bytes += gradients;
+    if (job->training.recompute == LH_RECOMPUTE_FULL)
+        cost->activation_bytes += (int64_t)ceil(slice);
+}
+
 lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
                                        lh_error *err)
 {
     lh_cost cost;
     LHI_TRY(compute_chunk_cost(b, c, &cost, err));
+    add_slice_memory(b, c, &cost);
     uint32_t d = lhi_config_device(b->config, c);
     lh_chunk *chunk = &b->chunks[c];
     chunk->device = d;

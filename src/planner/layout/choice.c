@@ -19,10 +19,13 @@ lhi_schedule_request lhi_schedule_requested(const lh_job *job)
 
 bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
 {
+    if (job->layout.slices)
+        return placement == LH_PLACEMENT_UD;
     if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
         return true;
     switch (lhi_method_find(job->layout.schedule)->chunks) {
     case LHI_CHUNK_LAYOUT_UD:
+    case LHI_CHUNK_LAYOUT_SLICED:
         return placement == LH_PLACEMENT_UD;
     case LHI_CHUNK_LAYOUT_LOOP:
         return placement == LH_PLACEMENT_LOOP;
@@ -33,7 +36,6 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
     case LHI_CHUNK_LAYOUT_WAVES:
         return placement != LH_PLACEMENT_LOOP;
     case LHI_CHUNK_LAYOUT_BD:
-    case LHI_CHUNK_LAYOUT_SLICED:
         return false; /* see lhi_schedule_check() */
     default:
         return true;
@@ -66,6 +68,9 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
 {
     const lh_layout *l = &job->layout;
     uint32_t n = l->chunks_per_device;
+    if (l->slices && lhi_schedule_requested(job) == LHI_REQUEST_OPTIMAL)
+        return refuse_schedule(
+            job, "'optimal' does not support layout.slices; use seq1f1b", err);
     if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
         return LH_OK;
     lh_error unknown = {0};
@@ -80,10 +85,12 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
                  l->schedule);
         return refuse_schedule(job, why, err);
     }
-    if (lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_SLICED) {
+    bool sliced =
+        lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_SLICED;
+    if (sliced != (l->slices > 0)) {
         snprintf(why, sizeof why,
-                 "'%s' requires sequences in slices, which plans do not have: "
-                 "use 'longhaul schedule' with a pipeline file",
+                 sliced ? "'%s' requires sequences in slices; set layout.slices"
+                        : "'%s' does not support layout.slices; use seq1f1b",
                  l->schedule);
         return refuse_schedule(job, why, err);
     }

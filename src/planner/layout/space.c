@@ -271,7 +271,7 @@ static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
             ++*n;
             l->pipeline = pp;
             l->data = d;
-            g->config.microbatches = m;
+            g->config.microbatches = m * lhi_job_count_slices(s->job);
             if (visit)
                 LHI_TRY(visit_child(g, err));
         }

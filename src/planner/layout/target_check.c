@@ -559,6 +559,9 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
             target, err,
             "does not support activation offloading; remove "
             "training.offload");
+    if (job->layout.slices && target != LH_TARGET_ANY)
+        return fail_unsupported(target, err,
+                                "does not cut sequences; remove layout.slices");
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));

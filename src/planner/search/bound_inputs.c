@@ -4,6 +4,7 @@
 #include "planner/search/bound_inputs_internal.h"
 
 #include "format/job/job_values.h"
+#include "model/flop_count.h"
 #include "model/shape.h"
 #include "model/sharding.h"
 #include "planner/layout/equivalence.h"
@@ -373,7 +374,8 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
                                .estimate_missing = true};
     lhi_sharding_times sent;
     double step = (double)lhi_layout_count_sequences(layout);
-    double n = fmax(1, floor(job->training.global_batch / step));
+    double n = fmax(1, floor(job->training.global_batch / step)) *
+               lhi_job_count_slices(job);
     double each = layout->pipeline / n;
     if (cost->f.blocking_ns == 0 && cost->w.blocking_ns == 0)
         return LH_OK;
@@ -498,8 +500,8 @@ static int64_t compute_work_bound(const lhi_bound_inputs *f, const lh_layout *l)
 {
     const lhi_bound_site *s = &f->sites[0];
     uint32_t groups = f->job->n_gpus / lhi_group_size(l);
-    double microbatches =
-        (double)f->job->training.global_batch / l->micro_batch;
+    double microbatches = (double)f->job->training.global_batch /
+                          l->micro_batch * lhi_job_count_slices(f->job);
     double ns = microbatches * (double)(s->f + s->d + s->w) / groups;
     return ns < 0x1p60 ? (int64_t)ns : INT64_C(1) << 60;
 }
@@ -700,6 +702,16 @@ static void check_profile(lhi_bound_inputs *f)
     }
 }
 
+/* Returns the least duration of a pass in a schedule, relative to its cost: in
+ * an overlapped pair, or for a sequence's first slice. */
+static double find_least_share(const lh_job *job)
+{
+    const double k = lhi_job_count_slices(job);
+    if (job->framework.overlap_f_b > 0)
+        return job->framework.overlap_f_b;
+    return 1 + lhi_find_slice_attention(job) * (1 / k - 1);
+}
+
 lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
                                 lhi_bound_inputs **out, lh_error *err)
 {
@@ -709,6 +721,7 @@ lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
         return lhi_fail_nomem(err);
     *f = (lhi_bound_inputs){.job = job,
                             .ratio = ratio,
+                            .least_share = find_least_share(job),
                             .mem = lhi_arena_make(0),
                             .sites = calloc(n + 1 + layers, sizeof *f->sites),
                             .kind_of = calloc(layers, sizeof *f->kind_of),

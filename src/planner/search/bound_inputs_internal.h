@@ -25,6 +25,7 @@ typedef struct lhi_bound_layer_kind {
 struct lhi_bound_inputs {
     const lh_job *job;
     double ratio;
+    double least_share; /* of a pass's cost: overlapped pairs, first slices */
     bool times_known, memory_known; /* false if whole chunks were measured */
     bool state_known;               /* the ZeRO stage is decided */
     lhi_bound_layer_kind kinds[LHI_BOUND_LAYER_KINDS];
@@ -52,14 +53,13 @@ static inline int64_t lhi_bound_undo_rounding(int64_t ns)
     return ns > LHI_BOUND_MAX_NS ? LHI_BOUND_MAX_NS : lhi_max_int64(ns - 1, 0);
 }
 
-/* Returns the least time that a pass with cost `ns` can take: overlapped pairs
- * shorten passes. */
+/* Returns the least time that a pass with cost `ns` can take. */
 static inline int64_t lhi_bound_find_pass_ns(const lhi_bound_inputs *f,
                                              int64_t ns)
 {
-    const double share = f->job->framework.overlap_f_b;
     const int64_t least = lhi_bound_undo_rounding(ns);
-    return share > 0 ? (int64_t)((double)least * share) : least;
+    return f->least_share < 1 ? (int64_t)((double)least * f->least_share)
+                              : least;
 }
 
 /* Merges site `b` into `a` in all times and memory. Without `worst`, the

@@ -118,6 +118,8 @@ lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
                               uint32_t pipeline, const lhi_method *method)
 {
+    if ((method->chunks == LHI_CHUNK_LAYOUT_SLICED) != (job->layout.slices > 0))
+        return false;
     if (lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return strcmp(job->layout.schedule, method->name) == 0;
     if (!lhi_target_supports_method(job->target, pipeline, method->name))

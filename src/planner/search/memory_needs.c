@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
 #include "planner/search/elastic_search.h"
 #include "planner/search/local_search.h"
 
@@ -380,15 +381,36 @@ static lh_status find_nodes(needs_search *n, const lh_job *job,
     return LH_OK;
 }
 
-/* --- keys of the job's training section ----------------------------------- */
+/* --- keys of the job ------------------------------------------------------ */
 
-/* Training keys that reduce the memory. */
+/* Slices that a long sequence is cut into, at most, and tokens of a slice, at
+ * least: shorter slices leave GPUs little work per kernel. */
+enum { MOST_SLICES = 16, LEAST_SLICE_TOKENS = 8192 };
+
+/* Keys that reduce the memory. */
 typedef enum memory_key {
     MEMORY_KEY_ZERO,
     MEMORY_KEY_RECOMPUTE,
     MEMORY_KEY_OFFLOAD,
+    MEMORY_KEY_SLICES,
     N_MEMORY_KEYS
 } memory_key;
+
+/* Cuts the job's sequences into slices. Returns false if they are too short, or
+ * the job or its schedule does not support it. */
+static bool cut_sequences(lh_job *job)
+{
+    uint32_t k = MOST_SLICES, tokens = job->training.sequence;
+    if (job->layout.slices || job->target != LH_TARGET_ANY ||
+        lhi_schedule_requested(job) != LHI_REQUEST_ANY ||
+        job->layout.chunks_per_device > 1 || job->layout.context > 1 ||
+        lhi_job_find_slice_obstacle(job))
+        return false;
+    while (k > 1 && (tokens % k != 0 || tokens / k < LEAST_SLICE_TOKENS))
+        k /= 2;
+    job->layout.slices = k > 1 ? k : 0;
+    return k > 1;
+}
 
 /* Relaxes one key of the job: leaves it open, or sets it to its maximum.
  * Returns false if that changes nothing or is not supported. */
@@ -413,15 +435,18 @@ static bool relax_key(lh_job *job, memory_key key)
             return false;
         t->offload_share = 1;
         return true;
+    case MEMORY_KEY_SLICES:
+        return cut_sequences(job);
     case N_MEMORY_KEYS:
         break;
     }
     return false;
 }
 
-/* Formats the job key and its value in layout `at`, which make the job fit. */
-static void format_key(memory_key key, const lh_fitting_layout *at,
-                       lh_memory_needs *out)
+/* Formats the key of job `relaxed` and its value in layout `at`, which make the
+ * job fit. */
+static void format_key(memory_key key, const lh_job *relaxed,
+                       const lh_fitting_layout *at, lh_memory_needs *out)
 {
     switch (key) {
     case MEMORY_KEY_ZERO:
@@ -431,6 +456,10 @@ static void format_key(memory_key key, const lh_fitting_layout *at,
     case MEMORY_KEY_RECOMPUTE:
         snprintf(out->key, sizeof out->key, "training.recompute: %s",
                  lh_recompute_name(at->recompute));
+        break;
+    case MEMORY_KEY_SLICES:
+        snprintf(out->key, sizeof out->key, "layout.slices: %" PRIu32,
+                 relaxed->layout.slices);
         break;
     case MEMORY_KEY_OFFLOAD:
     case N_MEMORY_KEYS:
@@ -458,7 +487,7 @@ static lh_status find_memory_with_key(needs_search *n, const lh_job *job,
     return found ? LH_OK : find_least(n, &number, gib, at, err);
 }
 
-/* Finds the training key whose change reduces the needed memory most. */
+/* Finds the key whose change reduces the needed memory most. */
 static lh_status find_key(needs_search *n, const lh_job *job,
                           lh_memory_needs *out, lh_error *err)
 {
@@ -473,7 +502,7 @@ static lh_status find_key(needs_search *n, const lh_job *job,
             continue;
         most = out->key_gib = gib;
         out->key_layout = at;
-        format_key((memory_key)k, &at, out);
+        format_key((memory_key)k, &relaxed, &at, out);
     }
     return LH_OK;
 }
