@@ -214,6 +214,7 @@ static int64_t enumerate(const lh_pipeline *p)
     lh_evaluator *judge = NULL;
     lh_error err = {0};
     int64_t least = INT64_MAX, ns;
+    uint32_t n_valid = 0;
     CHECK_OK(lh_evaluator_make(p, NULL, &judge, &err), err);
     for (uint32_t a = 0; a < 1u << 2 * N; a++)
         for (uint32_t b = 0; merge_chains(0, a, first) && b < 1u << 2 * N;
@@ -223,11 +224,15 @@ static int64_t enumerate(const lh_pipeline *p)
                 continue;
             CHECK_OK(lh_schedule_make(2, orders, counts, 0, NULL, &s, &err),
                      err);
-            if (lh_evaluator_run(judge, s, &ns, &err) == LH_OK && ns < least)
-                least = ns;
+            if (lh_evaluator_run(judge, s, &ns, &err) == LH_OK) {
+                least = ns < least ? ns : least;
+                if (n_valid++ % 97 == 0)
+                    CHECK_INT(check_valid(p, s), ns);
+            }
             lh_schedule_free(s);
         }
     lh_evaluator_free(judge);
+    CHECK(n_valid > 1000);
     return least;
 }
 
