@@ -95,7 +95,7 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
 {
     for (uint32_t s = 0; s < l->pipeline; s++)
         for (uint32_t r = 0; r < l->data; r++) {
-            uint32_t first, here;
+            uint32_t first = 0, here = 0;
             count_same_site(sites, l->data, r, &first);
             if (count_same_site(sites + (size_t)s * l->data, l->data, r,
                                 &here) == sharers &&
