@@ -89,12 +89,13 @@ static void searching_wins(void)
     lh_pipeline_free(p);
 }
 
-/* Half and three eighths of 1F1B's memory: "auto" finds the optimum. */
+/* Half and three eighths of 1F1B's memory: "auto" finds the optimum. Between
+ * them it is at least as fast as with less memory. */
 static void little_memory(void)
 {
     static const struct {
-        int limit, optimum_ms;
-    } rows[] = {{8, 215}, {6, 239}};
+        int limit, ms;
+    } rows[] = {{8, 215}, {7, 239}, {6, 239}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uniform u = {"wave", 8, 32, 2, 2, 2, 0, 0, 0, 0, NULL};
         u.memory = (unsigned)rows[i].limit;
@@ -102,7 +103,7 @@ static void little_memory(void)
         lh_scheduler_result best;
         lh_error err = {0};
         CHECK_OK(lh_scheduler_run("auto", p, NULL, &best, &err), err);
-        check_best(p, &best, rows[i].optimum_ms);
+        check_best(p, &best, rows[i].ms);
         lh_scheduler_result_fini(&best);
         lh_pipeline_free(p);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
+#include "base/integer_math.h"
 #include "base/options.h"
 #include "schedule/methods/sched.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -11,6 +12,7 @@
 #include <longhaul/experimental/solve.h>
 #include <longhaul/scheduler.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Efforts of the searches for "optimal", and for "auto" without and with memory
@@ -22,6 +24,9 @@ enum {
     AUTO_MEMORY_EFFORT = OPTIMAL_EFFORT,
     MAX_PASSES = 200000
 };
+
+/* Gap to the bound above which "auto" also searches in less memory. */
+static const double MEMORY_GAP = 0.005;
 
 static const char optimal[] = LH_OPTIMAL;
 
@@ -175,6 +180,66 @@ static bool has_memory_limit(const lh_pipeline *p)
     return false;
 }
 
+/* Copies the pipeline with the memory limit of each device reduced by the
+ * activations of its smallest chunk. *out: NULL if a device has no limit. */
+static lh_status reduce_memory(const lh_pipeline *p, lh_pipeline **out,
+                               lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    *out = NULL;
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    int64_t *limits = malloc(p->n_devices * sizeof *limits);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    bool limited = true;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        int64_t least = INT64_MAX;
+        for (uint32_t c = 0; c < p->n_chunks; c++)
+            if (p->chunks[c].device == d && p->chunks[c].mem_f > 0)
+                least = lhi_min_int64(least, p->chunks[c].mem_f);
+        limited = limited && p->memory_limits[d] != LH_NO_LIMIT &&
+                  least < p->memory_limits[d];
+        limits[d] = p->memory_limits[d] - (limited ? least : 0);
+    }
+    desc.memory_limits = limits;
+    lh_status status = limited ? lh_pipeline_make(&desc, out, err) : LH_OK;
+    free(limits);
+    return status;
+}
+
+/* Searches again with less memory, and keeps the schedule if it is faster than
+ * the result, which takes `best_ns`. The search commits memory early, so the
+ * fastest schedule that it finds may need less than there is. */
+static lh_status search_in_less_memory(choice_state *k, int64_t best_ns,
+                                       lh_error *err)
+{
+    lh_pipeline *less;
+    lh_solution s = {0};
+    int64_t ns = INT64_MAX;
+    LHI_TRY(reduce_memory(k->p, &less, err));
+    if (!less)
+        return LH_OK;
+    choice_state reduced = *k;
+    reduced.p = less;
+    lh_error why = {0};
+    lh_status status = search(&reduced, AUTO_MEMORY_EFFORT, &s, &why);
+    if (status == LH_OK && s.schedule)
+        status = compute_makespan(k, s.schedule, &ns, &why);
+    if (status == LH_OK && ns < best_ns) {
+        lh_schedule_free(k->out->schedule);
+        k->out->schedule = s.schedule;
+        k->out->method = optimal;
+        s.schedule = NULL;
+    }
+    lh_solution_fini(&s);
+    lh_pipeline_free(less);
+    if (status == LH_EDEADLOCK) /* coupled queues */
+        status = LH_OK;
+    if (status != LH_OK && err)
+        *err = why;
+    return status;
+}
+
 /* Runs all methods first, then the search if the effort permits, and keeps the
  * faster schedule. The search does not model coupled queues. */
 static lh_status run_auto(choice_state *k, lh_error *err)
@@ -224,6 +289,10 @@ static lh_status run_auto(choice_state *k, lh_error *err)
             *err = why;
         return LH_EINFEASIBLE;
     }
+    int64_t best_ns = lhi_min_int64(by_method, by_search);
+    if (status == LH_OK && !k->o.effort && has_memory_limit(k->p) &&
+        (double)best_ns > (1 + MEMORY_GAP) * (double)k->out->bound_ns)
+        status = search_in_less_memory(k, best_ns, err);
     return status;
 }
 
