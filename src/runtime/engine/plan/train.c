@@ -477,13 +477,13 @@ lh_status lh_train_plan(const lh_plan *plan,
                 : lh_train_timed(pipeline, exec, &run, &made, err);
         lh_exec_free(exec);
     }
+    if (status == LH_OK) {
+        made->utilisation = compute_utilisation(plan, made->median_ns);
+        if (o.device == LH_TRAIN_CPU)
+            status = add_planned_end(
+                &(lhi_plan_run){plan, pipeline, schedule, o.exec}, made, err);
+    }
     lh_pipeline_free(plain);
-    if (status != LH_OK)
-        return status;
-    made->utilisation = compute_utilisation(plan, made->median_ns);
-    if (o.device == LH_TRAIN_CPU)
-        status = add_planned_end(
-            &(lhi_plan_run){plan, pipeline, schedule, o.exec}, made, err);
     if (status != LH_OK) {
         lh_train_result_free(made);
         return status;
