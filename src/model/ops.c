@@ -210,6 +210,25 @@ static lhi_layer_op *add_mlp(op_list *l, double rows, double h, double inner,
                       matrices, false);
 }
 
+/* Counts the products among the routed experts' `n` operations as grouped GEMMs
+ * and, unless fused, their fixed time: a forward pass has two products for each
+ * expert, of which the first is `up` and `gate` in one. */
+static void mark_grouped(const lhi_shape *s, lhi_layer_op *ops, uint32_t n)
+{
+    const double experts = (double)s->model->experts / s->expert;
+
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_work *work = &ops[i].recompute_work;
+
+        if (!(work->flops > 0))
+            continue;
+        work->grouped_flops = work->flops;
+        if (!s->fused_experts)
+            work->experts =
+                s->model->gated && i < 2 ? experts / 4 : experts / 2;
+    }
+}
+
 /* Appends the operations of the routed experts. Dispatched tokens are always
  * stored, and so are retained results of the experts, since recomputing them
  * would need communication. */
@@ -220,8 +239,8 @@ static void add_experts(op_list *l)
     double e = s->element, t = s->tokens;
     double input = lhi_model_expert_input(m);
     double moved = t * s->dispatched * input * e;
-    double gathered = t * s->received * input * s->product_element *
-                      (s->dispatches_tokens ? s->expert_tensor : 1);
+    double gathered = t * input * s->product_element *
+                      (s->dispatches_tokens ? s->expert_rows : s->received);
     double latent = t * s->norm_share * m->expert_latent * e;
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
@@ -234,9 +253,11 @@ static void add_experts(op_list *l)
     }
     router->stored = gathered + routed + 2 * latent +
                      (s->weights_expert_results ? moved : 0);
+    const uint32_t first = l->n;
     lhi_layer_op *down = add_mlp(l, t * s->expert_rows, input,
                                  (double)m->expert_ffn / s->expert_tensor,
                                  (double)m->experts / s->expert, false);
+    mark_grouped(s, &l->ops[first], l->n - first);
     lhi_work ignored = {0};
     lhi_work_biases(s, &down->recompute_work, &ignored);
     if (m->shared_expert_ffn)

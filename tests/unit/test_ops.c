@@ -79,6 +79,48 @@ static void parallel_blocks(void)
     }
 }
 
+/* Returns the time to recompute all operations of a Mixtral layer with two of
+ * the eight experts on a GPU. */
+static double recompute_ns(const lh_cost_constants *constants, bool fused)
+{
+    fixture f;
+    lh_cost_op ops[LH_COST_MAX_OPS];
+    uint32_t n = 0;
+    double ns = 0;
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout.expert = f.layout.data = 4;
+    f.options.constants = constants;
+    f.job.framework.fused_experts = fused;
+    f.slice = (lh_cost_layer_range){.n_layers = 1};
+    CHECK_OK(lhi_cost_layer_ops(&f.job, &f.layout, &f.slice, 0, &f.options, ops,
+                                &n, &f.err),
+             f.err);
+    for (uint32_t i = 0; i < n; i++)
+        ns += (double)ops[i].ns;
+    return ns;
+}
+
+/* Recomputed experts have the fixed time and the lower rate of a forward pass.
+ */
+static void recomputed_experts_are_as_slow_as_in_a_forward(void)
+{
+    lh_cost_constants c = *lh_cost_defaults();
+    const double rate = 989.5e3 * 0.87 * c.matmul_efficiency;
+    const double flops = 2.0 * 8192 * 2 * 3 * 4096 * 14336;
+    const double all = recompute_ns(NULL, false);
+    CHECK(c.expert_ns > 0 && c.experts_efficiency < 1);
+    c.expert_ns = 0;
+    CHECK_NEAR(all - recompute_ns(&c, false), 2 * lh_cost_defaults()->expert_ns,
+               4);
+    const double even = recompute_ns(&c, false);
+    c.experts_efficiency = 1;
+    CHECK_NEAR((even - recompute_ns(&c, false)) * rate / flops,
+               1 / lh_cost_defaults()->experts_efficiency - 1, 1e-3);
+    c = *lh_cost_defaults();
+    c.expert_ns = 0;
+    CHECK_NEAR(recompute_ns(NULL, true), recompute_ns(&c, true), 0);
+}
+
 static void presets(void)
 {
     static const struct {
@@ -190,6 +232,7 @@ static void recomputed_in_part(void)
 int main(void)
 {
     RUN(presets);
+    RUN(recomputed_experts_are_as_slow_as_in_a_forward);
     RUN(other_attention);
     RUN(hybrid_layers);
     RUN(parallel_blocks);
