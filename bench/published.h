@@ -51,7 +51,7 @@ const char *published_map(const published *run);
 /* Constants fitted to the runs that are not held out. */
 typedef struct fitted {
     /* hidden fraction of overlapped communication */
-    double tensor_overlap, expert_overlap;
+    double tensor_overlap;
     double experts, fused_experts; /* see lh_cost_constants */
     double fp8[3]; /* Hopper, B200, B300: rate relative to presets */
     double dispatch_ms, expert_ms; /* see lh_cost_constants */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_FITTED = 9 };
+enum { N_FITTED = 8 };
 
 static bool is_usable(const published *run)
 {
@@ -24,20 +24,18 @@ typedef struct problem {
 static void unpack_constants(const double *x, fitted *out)
 {
     *out = (fitted){.tensor_overlap = x[0],
-                    .expert_overlap = x[1],
-                    .experts = x[2],
-                    .fused_experts = x[3],
-                    .fp8 = {x[4], x[5], x[6]},
-                    .dispatch_ms = x[7],
-                    .expert_ms = x[8]};
+                    .experts = x[1],
+                    .fused_experts = x[2],
+                    .fp8 = {x[3], x[4], x[5]},
+                    .dispatch_ms = x[6],
+                    .expert_ms = x[7]};
 }
 
 static void pack_constants(const fitted *f, double *x)
 {
     const double all[N_FITTED] = {
-        f->tensor_overlap, f->expert_overlap, f->experts,
-        f->fused_experts,  f->fp8[0],         f->fp8[1],
-        f->fp8[2],         f->dispatch_ms,    f->expert_ms};
+        f->tensor_overlap, f->experts, f->fused_experts, f->fp8[0],
+        f->fp8[1],         f->fp8[2],  f->dispatch_ms,   f->expert_ms};
 
     memcpy(x, all, sizeof all);
 }
@@ -77,7 +75,7 @@ static bool value_at(void *context, const double *x, double *value)
     double seconds[MAX_PUBLISHED];
     fitted by;
 
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 3; i++)
         if (x[i] > 1) {
             *value = 10 + log(x[i]); /* penalty above every valid value */
             return true;

@@ -331,8 +331,7 @@ static bool read_arguments(int argc, char **argv, arguments *a)
 
 static void print_fitted(const fitted *by)
 {
-    printf("overlap: {tensor: %.3f, expert: %.3f}\n", by->tensor_overlap,
-           by->expert_overlap);
+    printf("overlap: {tensor: %.3f}\n", by->tensor_overlap);
     printf("experts_efficiency %.3f\nfused_experts_efficiency %.3f\n",
            by->experts, by->fused_experts);
     printf("dispatch_ns %.0f\nexpert_ns %.0f\n", by->dispatch_ms * 1e6,

@@ -185,8 +185,9 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
      * expert, and the experts' results where the router weights them. */
     double input = lhi_model_expert_input(m);
     double moved = e * input * shape->dispatched;
-    double gathered = shape->product_element * input * shape->received *
-                      (shape->dispatches_tokens ? shape->expert_tensor : 1);
+    double gathered =
+        shape->product_element * input *
+        (shape->dispatches_tokens ? shape->expert_rows : shape->received);
     double routed = 4.0 * m->experts * shape->norm_share;
     /* Before dispatch and after the sum over experts. */
     double latent = e * m->expert_latent * shape->norm_share;

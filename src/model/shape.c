@@ -22,7 +22,7 @@ static const lh_cost_constants defaults = {
     .wan_efficiency = 1,
     .iteration_ns = 2.5e6,
     .experts_efficiency = 0.84,
-    .fused_experts_efficiency = 0.78,
+    .fused_experts_efficiency = 0.72,
     .dispatch_ns = 400000,
     .expert_ns = 53000,
 };
@@ -341,7 +341,10 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         if (out->dispatches_tokens)
             out->expert_rows *= out->expert_tensor / t;
         const double imbalance = compute_imbalance(&job->training, layout);
-        out->received = imbalance * out->dispatched;
+        out->received =
+            out->dispatched *
+            (job->training.dispatcher == LH_DISPATCHER_ALL_GATHER ? 1
+                                                                  : imbalance);
         out->expert_rows *= imbalance;
     }
     return LH_OK;

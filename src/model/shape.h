@@ -51,8 +51,8 @@ typedef struct lhi_shape {
     bool sorts_tokens;
     bool fused_experts; /* framework.experts: fused */
     double dispatched;  /* copies per token in `tokens` that a GPU sends */
-    /* On the hottest rank (training.imbalance): copies per token that arrive,
-     * and that its experts process. */
+    /* On the hottest rank (training.imbalance): copies per token that arrive
+     * (in an all-gather as many as anywhere), and that its experts process. */
     double received, expert_rows;
     double tokens;           /* per GPU and microbatch */
     double norm_share;       /* fraction of the tokens processed by norms and

@@ -16,6 +16,8 @@ static void use_measured_time(const lhi_cost_context *p,
                               const lhi_pass_times *est, bool is_layer,
                               lhi_pass_times *out)
 {
+    lhi_hidden_exchange hidden;
+
     *out = (lhi_pass_times){0};
     out->f.flops = est->f.flops;
     out->d.flops = est->d.flops;
@@ -24,8 +26,11 @@ static void use_measured_time(const lhi_cost_context *p,
     out->d.total = m->d_ns;
     out->w.total = m->w_ns;
     if (!m->communication) {
-        out->f.communication = lhi_compute_communication_time(p, &work->f);
-        out->d.communication = lhi_compute_communication_time(p, &work->d);
+        lhi_compute_hidden_exchange(p, work, &hidden);
+        out->f.communication =
+            lhi_compute_communication_time(p, &work->f) - hidden.f_ns;
+        out->d.communication =
+            lhi_compute_communication_time(p, &work->d) - hidden.d_ns;
         out->f.total += out->f.communication;
         out->d.total += out->d.communication;
         out->f.inter_node = lhi_compute_wire_time(p, &work->f);
@@ -179,6 +184,25 @@ static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work,
     held->d_workspace = fmax(held->d_workspace, kept.d_workspace);
 }
 
+/* Subtracts the hidden time of the prediction modules' all-to-alls from the
+ * modelled times of a layer range's end. */
+static void hide_module_exchanges(const lhi_cost_context *p,
+                                  lhi_pass_times *times)
+{
+    const lh_model *m = p->job->model;
+    uint32_t first, n = lhi_model_mtp_layers(m, &first);
+
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_pass_work layer;
+        lhi_hidden_exchange hidden;
+
+        lhi_work_layer(&p->shape, first + i, &layer);
+        lhi_compute_hidden_exchange(p, &layer, &hidden);
+        lhi_time_breakdown_hide(&times->f, m->mtp_layers * hidden.f_ns);
+        lhi_time_breakdown_hide(&times->d, m->mtp_layers * hidden.d_ns);
+    }
+}
+
 /* Adds the times and memory of embedding and head, if the layer range contains
  * them. */
 static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
@@ -204,6 +228,8 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
                                      LH_PROFILE_HEAD, &m, err));
     compute_end_work(p, &work, &held);
     s->head = build_part(p, &m, &work, &held, false, 0);
+    if (lhi_slice_has_mtp(p->job->model, p->slice) && !m.found)
+        hide_module_exchanges(p, &s->head.times);
     add_part(&s->head, s);
     return LH_OK;
 }

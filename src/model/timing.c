@@ -68,11 +68,7 @@ double lhi_compute_communication_time(const lhi_cost_context *p,
         under = fmin(ring, work->core_flops / p->flops_per_ns);
     }
     behind = fmax(0, behind - under);
-    ns = compute_exposed_time(tensor, f->overlap_tensor, behind);
-    behind -= tensor - ns;
-    if (!p->by_efficiency)
-        behind += work->bytes / p->bytes_per_ns;
-    ns += compute_exposed_time(expert, f->overlap_expert, behind);
+    ns = compute_exposed_time(tensor, f->overlap_tensor, behind) + expert;
     ns += compute_ring_time(p, p->shape.expert_tensor, &p->sharing,
                             work->sharing_bytes, work->sharing_calls);
     return ns + (ring - under);
@@ -120,12 +116,14 @@ void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
 }
 
 /* Raises the pass times *s to the host's lower bound: the host issues kernels
- * ahead of the GPU, at a limited rate. Kernels that context parallelism adds
- * take as long as the others of a forward pass. */
+ * ahead of the GPU, at a limited rate. A layer of a hybrid model has one of the
+ * two blocks (attention, MLP) for which `layer_host_ns` is fitted. Kernels that
+ * context parallelism adds take as long as the others of a forward pass. */
 static void apply_host_bound(const lhi_cost_context *p,
                              const lhi_pass_work *work, lhi_pass_times *s)
 {
-    double host = p->options.constants->layer_host_ns;
+    double host = p->options.constants->layer_host_ns /
+                  (p->shape.model->layer_pattern ? 2 : 1);
     double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
     double kernel = host / (work->f.kernels - work->f.ring_kernels);
 
@@ -140,11 +138,17 @@ void lhi_compute_pass_times(const lhi_cost_context *p,
                             const lhi_pass_work *work, bool is_layer,
                             lhi_pass_times *out)
 {
+    lhi_hidden_exchange hidden;
+
     lhi_compute_work_time(p, &work->f, &out->f);
     lhi_compute_work_time(p, &work->d, &out->d);
     lhi_compute_work_time(p, &work->w, &out->w);
-    if (is_layer)
-        apply_host_bound(p, work, out);
+    if (!is_layer)
+        return;
+    lhi_compute_hidden_exchange(p, work, &hidden);
+    lhi_time_breakdown_hide(&out->f, hidden.f_ns);
+    lhi_time_breakdown_hide(&out->d, hidden.d_ns);
+    apply_host_bound(p, work, out);
 }
 
 void lhi_time_breakdown_add(lhi_time_breakdown *to,
@@ -156,4 +160,10 @@ void lhi_time_breakdown_add(lhi_time_breakdown *to,
     to->kernel += times * what->kernel;
     to->communication += times * what->communication;
     to->flops += times * what->flops;
+}
+
+void lhi_time_breakdown_hide(lhi_time_breakdown *pass, double ns)
+{
+    pass->communication -= ns;
+    pass->total -= ns;
 }

@@ -53,8 +53,20 @@ lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
                                  lhi_ecmp_cache *known, lhi_cost_context *p,
                                  lh_error *err);
 
+/* Time of a layer's all-to-alls that runs beside computation, in ns. */
+typedef struct lhi_hidden_exchange {
+    double f_ns, d_ns; /* in F and in D */
+} lhi_hidden_exchange;
+
+/* Computes the hidden time of the all-to-alls of one layer with the given work,
+ * into *out; 0 without framework.overlap of experts. */
+void lhi_compute_hidden_exchange(const lhi_cost_context *p,
+                                 const lhi_pass_work *work,
+                                 lhi_hidden_exchange *out);
+
 /* Returns a pass's exposed communication time in ns: communication that does
- * not overlap with computation. */
+ * not overlap with computation, including all-to-alls of experts that
+ * lhi_compute_hidden_exchange() hides. */
 double lhi_compute_communication_time(const lhi_cost_context *p,
                                       const lhi_work *work);
 /* Returns the time that a pass uses the network between nodes, in ns. */
@@ -71,5 +83,7 @@ void lhi_compute_pass_times(const lhi_cost_context *p,
 /* Adds the times of *what, multiplied by `times`, to *to. */
 void lhi_time_breakdown_add(lhi_time_breakdown *to,
                             const lhi_time_breakdown *what, double times);
+/* Subtracts `ns` of communication that runs beside computation. */
+void lhi_time_breakdown_hide(lhi_time_breakdown *pass, double ns);
 
 #endif

@@ -156,6 +156,23 @@ static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
     add_shared_experts(shape, out);
 }
 
+void lhi_work_experts(const lhi_shape *shape, lhi_expert_work *out)
+{
+    const lh_model *m = shape->model;
+    const double local = (double)m->shared_expert_ffn / shape->tensor;
+
+    *out = (lhi_expert_work){0};
+    add_routed_experts(shape, &out->routed);
+    if (!m->shared_expert_ffn)
+        return;
+    lhi_work_add_layer_linear(shape, &out->shared_up, shape->tokens, m->hidden,
+                              (m->gated ? 2 : 1) * local, 1);
+    add_activation(shape, shape->tokens, local, &out->shared_up.f,
+                   &out->shared_up.d);
+    lhi_work_add_layer_linear(shape, &out->shared_down, shape->tokens, local,
+                              m->hidden, 1);
+}
+
 double lhi_count_norms(const lh_model *model)
 {
     return lhi_model_count_norms(model);

@@ -63,6 +63,16 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 /* Computes the work of one layer's F, D and W passes; D includes the
  * recomputation. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
+/* The work of an expert layer beside which its token messages can run. The
+ * shared experts' products and activation function are split into those before
+ * and after the activation function's result. */
+typedef struct lhi_expert_work {
+    lhi_pass_work routed, shared_up, shared_down;
+} lhi_expert_work;
+
+/* Computes the work of an expert layer's routed and shared experts, without
+ * recomputation. */
+void lhi_work_experts(const lhi_shape *shape, lhi_expert_work *out);
 /* Computes the embedding's work. */
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token

@@ -275,6 +275,9 @@ def megatron_gets_the_costed_settings():
                    "v_head_dim: 128, vocab:")
     check("--qk-layernorm" in latent and "--qk-layernorm" not in bare,
           "norms of what is compressed, which parameters were counted with")
+    shared = flags("preset: megatron, overlap: {shared_experts: 1}", "vocab:",
+                   "shared_expert_ffn: 1024, vocab:")
+    check("--moe-shared-expert-overlap" in shared, f"{shared}")
     cut = flags("preset: megatron", "expert: 4", "expert: 1, expert_tensor: 1")
     check("--moe-token-dispatcher-type alltoall" in cut,
           f"tokens go where they were costed: {cut}")
@@ -299,6 +302,10 @@ def features_that_megatron_lacks_are_rejected_before_the_search():
              "only in a pipeline"),
             ("overlap: {expert: 0.5}", "vocab:", "mtp_layers: 2, vocab:",
              "at most one multi-token prediction layer"),
+            ("overlap: {shared_experts: 1}",
+             "1024}\n    training: {",
+             "1024, shared_expert_ffn: 64}\n    training: {dispatcher: deepep, ",
+             "with training.dispatcher: alltoall"),
             ("sequence_parallel: false", "", "",
              "use framework.sequence_parallel: true")):
         text = MOE.format(framework=keys, zero=1).replace(old, new)

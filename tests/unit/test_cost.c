@@ -403,6 +403,23 @@ static void expert_parallel_volume(void)
     CHECK_INT(f.cost.expert_params, 2 * 3 * 4096LL * 14336);
 }
 
+/* The host launches a layer of one block in half the time of one with two. */
+static void one_block_takes_half_the_host_time(void)
+{
+    lh_model m = *lh_model_preset("llama3-8b");
+    fixture f;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.training.sequence = 16;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.total_ns, lh_cost_defaults()->layer_host_ns, 1);
+    m.layer_pattern = "*-*-*-*-*-*-*-*-*-*-*-*-*-*-*-*-";
+    f.job.model = &m;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.total_ns, lh_cost_defaults()->layer_host_ns / 2,
+               1);
+}
+
 /* Costs a Mixtral layer with `expert` ranks; 0: the key is absent. */
 static lh_cost cost_with(uint32_t expert, double imbalance, double capacity)
 {
@@ -718,6 +735,7 @@ int main(void)
     RUN(recomputation_repeats_forward);
     RUN(expert_parallel_volume);
     RUN(hottest_rank);
+    RUN(one_block_takes_half_the_host_time);
     RUN(context_parallel_overlap);
     RUN(context_parallel_costs);
     RUN(rings_have_steps);

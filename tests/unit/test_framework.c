@@ -66,7 +66,9 @@ static bool alike(const lh_framework *a, const lh_framework *b)
            !(a->overlap_tensor < b->overlap_tensor) &&
            !(a->overlap_tensor > b->overlap_tensor) &&
            !(a->overlap_expert < b->overlap_expert) &&
-           !(a->overlap_expert > b->overlap_expert);
+           !(a->overlap_expert > b->overlap_expert) &&
+           !(a->overlap_shared_experts < b->overlap_shared_experts) &&
+           !(a->overlap_shared_experts > b->overlap_shared_experts);
 }
 
 static void it_reads_back_to_itself(const lh_job *job)
@@ -154,6 +156,8 @@ static void what_makes_no_sense_is_refused(void)
     refuse(F("{overlap: {data: 1}}"), "framework.overlap.data: unknown key");
     refuse(F("{overlap: {expert: 0.5}}"),
            "framework.overlap.expert: llama3-8b has no experts");
+    refuse(F("{overlap: {shared_experts: 1}}"),
+           "framework.overlap.shared_experts: llama3-8b has no shared experts");
     refuse(F("{fp8: dispatch}"),
            "framework.fp8: llama3-8b has no experts; use matmul");
     refuse(F("{overlap: {tensor: 0.5}}") "layout: {tensor: 1}\n",

@@ -167,12 +167,13 @@ typedef struct lh_framework {
      * which may depend on the layout. */
     bool receives_given;
     lh_receives receives;
-    /* Fraction of communication hidden behind compute, 0..1: tensor
-     * parallelism, and all-to-alls of experts. */
-    double overlap_tensor, overlap_expert;
-    /* Duration of an overlapped F and B, relative to their sum; 0: no F and B
-     * overlap. */
-    double overlap_f_b;
+    /* Fraction of tensor parallelism's communication hidden behind compute,
+     * 0..1. */
+    double overlap_tensor;
+    /* Fraction of layers' all-to-alls, 0..1, that run beside computation: that
+     * of another microbatch's pass in the opposite direction (combined 1F1B),
+     * or that of the shared experts. */
+    double overlap_expert, overlap_shared_experts;
     lh_fp8 fp8;
     /* Expert products, their activation function and the 8-bit conversion form
      * one kernel; else one kernel each. */

@@ -191,8 +191,8 @@ static const lhi_schema_field overlap_rows[] = {
      .when = LHI_DEFAULTED},
     {"expert", LHI_NUMBER(lh_framework, overlap_expert), .high = 1,
      .when = LHI_DEFAULTED},
-    {"F+B", LHI_NUMBER(lh_framework, overlap_f_b), .high = 1,
-     LHI_OMIT_IF(lh_framework, overlap_f_b, 0)},
+    {"shared_experts", LHI_NUMBER(lh_framework, overlap_shared_experts),
+     .high = 1, .when = LHI_DEFAULTED},
 };
 static const lhi_schema overlap_table = {
     LHI_ROWS("overlap", lh_framework, overlap_rows)};
@@ -246,15 +246,15 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
     if (f->overlap_expert > 0 && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(overlap, "expert"), err,
                             LH_EINPUT, "%s has no experts", job->model->name);
-    const lhi_node *pairs = overlap ? lhi_node_find(overlap, "F+B") : NULL;
-    if (pairs && !(f->overlap_f_b > 0))
-        return lhi_doc_fail(r->doc, pairs, err, LH_EINPUT,
-                            "must be above 0; remove this key to run F and B "
-                            "one after the other");
-    if (pairs && (job->training.offload_share > 0 || job->layout.slices))
+    if (f->overlap_shared_experts > 0 && !job->model->shared_expert_ffn)
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "shared_experts"),
+                            err, LH_EINPUT, "%s has no shared experts",
+                            job->model->name);
+    if (f->overlap_shared_experts > 0 && f->overlap_expert > 0)
         return lhi_doc_fail(
-            r->doc, pairs, err, LH_EINPUT, "cannot be combined with %s",
-            job->layout.slices ? "layout.slices" : "training.offload");
+            r->doc, lhi_node_find(overlap, "shared_experts"), err, LH_EINPUT,
+            "excludes overlap.expert, which computes the shared experts before "
+            "the all-to-alls; remove one of the two");
     if (f->fused_experts && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err,
                             LH_EINPUT, "%s has none", job->model->name);

@@ -11,6 +11,7 @@
 #include "format/job/model_size.h"
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
+#include "planner/layout/target_flags.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,8 +51,8 @@ static void put_pipeline_layout(lhi_text *out, const lh_plan *plan)
  * `named`. */
 static void put_selective_recompute(lhi_text *out, uint32_t named)
 {
-    lhi_text_puts(out,
-                  "--recompute-granularity selective\n--recompute-modules");
+    lhi_text_puts(
+        out, "--recompute-granularity selective\n" LHI_FLAG_RECOMPUTE_MODULES);
     for (uint32_t i = 0; i < LH_N_MODULES; i++)
         if (named >> i & 1)
             lhi_text_printf(out, " %s", lh_module_name((lh_module)i));
@@ -195,12 +196,11 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
     const lh_dispatcher dispatcher =
         l->expert > 1 ? job->training.dispatcher : LH_DISPATCHER_ALL_TO_ALL;
     if (lhi_dispatches_once_per_node(dispatcher))
-        lhi_text_printf(out,
-                        "--moe-token-dispatcher-type flex\n"
-                        "--moe-flex-dispatcher-backend %s\n",
-                        lhi_dispatcher_names[dispatcher]);
+        lhi_text_printf(
+            out, LHI_FLAG_DISPATCHER "flex\n" LHI_FLAG_FLEX_BACKEND "%s\n",
+            lhi_dispatcher_names[dispatcher]);
     else
-        lhi_text_printf(out, "--moe-token-dispatcher-type %s\n",
+        lhi_text_printf(out, LHI_FLAG_DISPATCHER "%s\n",
                         lhi_dispatcher_names[dispatcher]);
 }
 
@@ -210,7 +210,7 @@ static void put_gradients(lhi_text *out, const lh_job *job)
 {
     const lh_gradient kept = job->framework.gradients;
     if (kept == LH_GRADIENT_BF16)
-        lhi_text_puts(out, "--grad-reduce-in-bf16\n");
+        lhi_text_puts(out, LHI_FLAG_REDUCE_BF16 "\n");
     if (job->training.precision == LH_PRECISION_FP16 &&
         kept == LH_GRADIENT_FP32)
         lhi_text_puts(out, "--accumulate-allreduce-grads-in-fp32\n");
@@ -230,9 +230,11 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
     if (f->fp8 != LH_FP8_NONE)
         lhi_text_puts(out, "--fp8-format hybrid\n--fp8-param-gather\n");
     if (f->overlap_tensor > 0 && l->tensor > 1)
-        lhi_text_puts(out, "--tp-comm-overlap\n");
+        lhi_text_puts(out, LHI_FLAG_TENSOR_OVERLAP "\n");
     if (f->overlap_expert > 0 && l->expert > 1)
-        lhi_text_puts(out, "--overlap-moe-expert-parallel-comm\n");
+        lhi_text_puts(out, LHI_FLAG_EXPERT_OVERLAP "\n");
+    if (f->overlap_shared_experts > 0 && l->expert > 1)
+        lhi_text_puts(out, LHI_FLAG_SHARED_OVERLAP "\n");
     if (l->chunks_per_device > 1 && l->pipeline > 1 &&
         lhi_framework_receives(f, l->chunks_per_device) == LH_RECEIVES_LATE)
         lhi_text_puts(out, "--no-overlap-p2p-communication\n");

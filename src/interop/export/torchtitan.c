@@ -7,6 +7,7 @@
 
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
+#include "planner/layout/target_flags.h"
 #include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/export.h>
@@ -204,8 +205,7 @@ static lh_status put_all_options(lhi_text *out, const lh_plan *plan,
     lhi_text_printf(out, "--training.mixed_precision_param %s\n",
                     t->precision == LH_PRECISION_FP32 ? "float32" : "bfloat16");
     if (plan->job->framework.overlap_tensor > 0 && l->tensor > 1)
-        lhi_text_puts(out, "--compile.enable\n"
-                           "--compile.enable-async-tensor-parallel\n");
+        lhi_text_puts(out, LHI_FLAG_COMPILE "\n" LHI_FLAG_ASYNC_TENSOR "\n");
     /* Selects the subcommand for the options after it, so it comes last. */
     lhi_text_printf(out, "activation-checkpoint:%s\n",
                     lh_recompute_name(plan->best.recompute));

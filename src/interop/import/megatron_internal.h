@@ -126,6 +126,7 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(MOE_SHARED_EXPERT_GATE, "moe-shared-expert-gate", FLAG)                  \
     X(MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,                                     \
       "moe-shared-expert-intermediate-size", ONE)                              \
+    X(MOE_SHARED_EXPERT_OVERLAP, "moe-shared-expert-overlap", FLAG)            \
     X(MOE_TOKEN_DISPATCHER_TYPE, "moe-token-dispatcher-type", ONE)             \
     X(MSCALE, "mscale", ONE)                                                   \
     X(MSCALE_ALL_DIM, "mscale-all-dim", ONE)                                   \

@@ -428,7 +428,7 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
 }
 
 /* Reads sequence parallelism and whether tensor, expert and pipeline
- * communication overlaps compute, with notes on complete overlap. */
+ * communication overlaps compute, with a note on complete overlap. */
 static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
@@ -441,15 +441,13 @@ static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
         l->tensor > 1 && !lhi_arg_is_given(m, LHI_ARG_SEQUENCE_PARALLEL);
     f->overlap_tensor = tensor && l->tensor > 1;
     f->overlap_expert = expert && l->expert > 1;
+    f->overlap_shared_experts =
+        lhi_arg_is_given(m, LHI_ARG_MOE_SHARED_EXPERT_OVERLAP) && !expert &&
+        l->expert > 1 && in->model.shared_expert_ffn;
     if (f->overlap_tensor > 0)
         lhi_import_note(in, "--tp-comm-overlap: modelled as complete overlap "
                             "with compute; lower framework.overlap.tensor if "
                             "the overlap is smaller");
-    if (f->overlap_expert > 0)
-        lhi_import_note(in,
-                        "--overlap-moe-expert-parallel-comm: modelled as "
-                        "complete overlap with compute; lower "
-                        "framework.overlap.expert if the overlap is smaller");
     if (l->pipeline > 1 && l->chunks_per_device > 1 &&
         lhi_arg_is_given(m, LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION)) {
         if (l->pipeline == 2)

@@ -171,8 +171,6 @@ static const explained_argument noted[] = {
      "experts are modelled without padding"},
     {"moe-router-padding-for-quantization", LHI_ARITY_FLAG,
      "experts are modelled without padding"},
-    {"moe-shared-expert-overlap", LHI_ARITY_FLAG,
-     "shared experts are modelled without overlap"},
     {"moe-upcycling-granularity", LHI_ARITY_ONE,
      "experts are modelled as given"},
     {"moe-use-legacy-grouped-gemm", LHI_ARITY_FLAG,

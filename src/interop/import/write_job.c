@@ -6,6 +6,7 @@
 #include "format/job/job_values.h"
 
 #include <longhaul/experimental/pipeline.h>
+#include <math.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -381,12 +382,17 @@ static void add_framework(writer *w)
     if (f->receives_given)
         lhi_draft_add_value(text, "when receives are posted", "  receives: %s",
                             lh_receives_name(f->receives));
-    if (f->overlap_tensor > 0 || f->overlap_expert > 0)
+    if (f->overlap_tensor > 0 || f->overlap_expert > 0 ||
+        f->overlap_shared_experts > 0)
         lhi_draft_add_value(text,
                             "fraction of communication that overlaps "
                             "compute",
-                            "  overlap: {tensor: %.15g, expert: %.15g}",
-                            f->overlap_tensor, f->overlap_expert);
+                            f->overlap_shared_experts > 0
+                                ? "  overlap: {tensor: %.15g, "
+                                  "shared_experts: %.15g}"
+                                : "  overlap: {tensor: %.15g, expert: %.15g}",
+                            f->overlap_tensor,
+                            fmax(f->overlap_expert, f->overlap_shared_experts));
     if (f->fp8 != LH_FP8_NONE)
         lhi_draft_add_value(text, "", "  fp8: %s", lhi_fp8_name(f->fp8));
     lhi_text_puts(text, "\n");

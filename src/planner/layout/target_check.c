@@ -139,6 +139,11 @@ static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
         return fail_unsupported(LH_TARGET_MEGATRON, err,
                                 "overlaps expert communication only without "
                                 "training.dispatcher: allgather");
+    if (job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL &&
+        job->framework.overlap_shared_experts > 0 && l->expert > 1)
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "overlaps shared experts only with "
+                                "training.dispatcher: alltoall");
     if (job->framework.no_sequence_parallel && job->model->experts &&
         l->tensor > 1)
         return fail_unsupported(
@@ -373,12 +378,13 @@ static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,
             "runs fused attention; use framework.attention: fused");
-    if (f->overlap_expert > 0 || f->fused_experts)
+    if (f->overlap_expert > 0 || f->overlap_shared_experts > 0 ||
+        f->fused_experts)
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,
             "has no option to overlap expert communication or to "
-            "fuse experts; remove framework.overlap.expert and "
-            "framework.experts");
+            "fuse experts; remove framework.overlap.expert, "
+            "framework.overlap.shared_experts and framework.experts");
     if (job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All-to-alls of experts that run beside computation: that of another
+ * microbatch's pass in the opposite direction (combined 1F1B), or that of the
+ * shared experts. */
+#include "model/timing.h"
+
+#include <math.h>
+
+/* Streaming multiprocessors (SMs) that a dispatcher's kernels occupy, of those
+ * of an H100: moe_deepep_num_sms and moe_hybridep_num_sms in
+ * transformer_config.py of Megatron Core 0.16. For NCCL's all-to-all no number
+ * is published; the model assumes DeepEP's. */
+enum { H100_SMS = 132, DEEPEP_SMS = 20, HYBRIDEP_SMS = 16 };
+
+/* Returns the exposed part of a communication of `ns` beside `behind` ns of
+ * computation. While both run, the communication's kernels take the fraction
+ * `sms` of the GPU's SMs from the computation. Both together take
+ * max(ns, behind + sms * ns). */
+static double compute_exposed(double ns, double behind, double sms)
+{
+    return fmax(ns - behind, sms * ns);
+}
+
+/* Returns the fraction of the SMs that the job's dispatcher occupies. */
+static double find_sm_share(lh_dispatcher dispatcher)
+{
+    return (double)(dispatcher == LH_DISPATCHER_HYBRIDEP ? HYBRIDEP_SMS
+                                                         : DEEPEP_SMS) /
+           H100_SMS;
+}
+
+/* Returns a pass's time without communication, in ns. */
+static double compute_own_time(const lhi_cost_context *p, const lhi_work *work)
+{
+    lhi_time_breakdown time;
+
+    lhi_compute_work_time(p, work, &time);
+    return time.total - time.communication;
+}
+
+/* Returns the fraction of passes without a partner: the forward passes before
+ * the first combined pass, and as many backward passes after the last one. On
+ * the critical path these are the passes of `pipeline` microbatches (warm-up
+ * count in get_pp_rank_microbatches(), schedules.py of Megatron Core 0.16). A
+ * lower bound has none. */
+static double compute_unpaired_share(const lhi_cost_context *p)
+{
+    const lh_layout *l = p->layout;
+    double microbatches;
+
+    if (p->is_lower_bound)
+        return 0;
+    microbatches = p->job->training.global_batch /
+                   ((double)l->data * (double)l->micro_batch);
+    return fmin(1, l->pipeline / fmax(1, microbatches));
+}
+
+/* Computes the hidden time of combined 1F1B: the layer's forward of one
+ * microbatch runs with the backward of another (TransformerLayerSchedulePlan
+ * in model_chunk_schedule_plan.py of Megatron Core 0.16):
+ *   communication: combine_d | dispatch_f, dispatch_d    | combine_f
+ *   computation:   attn_f    | experts: d, w, then f     | attn_d, attn_w
+ * `attn` includes router, permutation, norms and shared experts. */
+static void hide_behind_other_pass(const lhi_cost_context *p,
+                                   const lhi_pass_work *work,
+                                   const lhi_expert_work *experts,
+                                   double dispatch, double combine,
+                                   lhi_hidden_exchange *out)
+{
+    const double sms = find_sm_share(p->job->training.dispatcher);
+    const double mlp_f = compute_own_time(p, &experts->routed.f);
+    const double mlp_d = compute_own_time(p, &experts->routed.d);
+    const double mlp_w = compute_own_time(p, &experts->routed.w);
+    const double attn_f = compute_own_time(p, &work->f) - mlp_f;
+    const double attn_b = compute_own_time(p, &work->d) - mlp_d +
+                          compute_own_time(p, &work->w) - mlp_w;
+    const double both =
+        compute_exposed(2 * dispatch, mlp_f + mlp_d + mlp_w, sms) / 2;
+    const double share =
+        p->job->framework.overlap_expert * (1 - compute_unpaired_share(p));
+
+    out->f_ns = share * (dispatch + combine - both -
+                         compute_exposed(combine, attn_b, sms));
+    out->d_ns = share * (dispatch + combine - both -
+                         compute_exposed(combine, attn_f, sms));
+}
+
+/* Computes the hidden time of shared experts that run on a stream of their own:
+ * their first products and activation function beside the dispatch, the last
+ * product beside the combination, the backward in reverse (shared_experts.py of
+ * Megatron Core 0.16). */
+static void hide_behind_shared_experts(const lhi_cost_context *p,
+                                       const lhi_expert_work *experts,
+                                       double dispatch, double combine,
+                                       lhi_hidden_exchange *out)
+{
+    const double sms = find_sm_share(p->job->training.dispatcher);
+    const double share = p->job->framework.overlap_shared_experts;
+    const lhi_pass_work *up = &experts->shared_up;
+    const lhi_pass_work *down = &experts->shared_down;
+
+    out->f_ns =
+        share * (dispatch + combine -
+                 compute_exposed(dispatch, compute_own_time(p, &up->f), sms) -
+                 compute_exposed(combine, compute_own_time(p, &down->f), sms));
+    out->d_ns = share * (dispatch + combine -
+                         compute_exposed(dispatch,
+                                         compute_own_time(p, &up->d) +
+                                             compute_own_time(p, &up->w),
+                                         sms) -
+                         compute_exposed(combine,
+                                         compute_own_time(p, &down->d) +
+                                             compute_own_time(p, &down->w),
+                                         sms));
+}
+
+void lhi_compute_hidden_exchange(const lhi_cost_context *p,
+                                 const lhi_pass_work *work,
+                                 lhi_hidden_exchange *out)
+{
+    const lh_framework *f = &p->job->framework;
+    const lhi_shape *s = &p->shape;
+    const double bytes =
+        s->tokens * lhi_model_expert_input(s->model) * s->element * s->received;
+    double dispatch, combine;
+    lhi_expert_work experts;
+
+    *out = (lhi_hidden_exchange){0};
+    if (!(work->f.expert_calls > 0) ||
+        !(f->overlap_expert > 0 || f->overlap_shared_experts > 0))
+        return;
+    lhi_work_experts(s, &experts);
+    dispatch =
+        bytes * (s->dispatch_element / s->element) * p->expert.ns_per_byte +
+        p->expert.latency_ns;
+    combine = bytes * p->expert.ns_per_byte + p->expert.latency_ns;
+    if (f->overlap_expert > 0)
+        hide_behind_other_pass(p, work, &experts, dispatch, combine, out);
+    else
+        hide_behind_shared_experts(p, &experts, dispatch, combine, out);
+}
