@@ -476,6 +476,7 @@ lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
     CLI_TRY(cli_report_alternatives(c, p, report));
     if (p->n_pareto)
         CLI_TRY(cli_report_pareto_front(c, p, report));
+    CLI_TRY(cli_report_flags(c, p, report));
     CLI_TRY(cli_report_links(c, p, report));
     for (uint32_t i = 0; i < p->n_network; i++)
         if (!is_repeated(p, i))

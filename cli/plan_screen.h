@@ -15,11 +15,12 @@
     X(LAYOUTS, "layouts", cli_plan_layouts)                                    \
     X(SCHEDULES, "schedules", cli_plan_schedules)                              \
     X(DIMENSIONS, "dimensions", cli_plan_alternatives)                         \
-    X(SEARCH, "search", cli_plan_search)
+    X(SEARCH, "search", cli_plan_search)                                       \
+    X(FLAGS, "flags", cli_plan_flags)
 
-/* Values of --show, for help and errors. */
-#define CLI_SHOW_NAMES "network, layouts, schedules, dimensions, search"
-
+/* Values of --show, for help and errors; those that every plan has. */
+#define CLI_SHOW_COMMON "network, layouts, schedules, dimensions, search"
+#define CLI_SHOW_NAMES CLI_SHOW_COMMON ", flags"
 enum {
     CLI_SCREEN_LINES = 40, /* maximum, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
@@ -61,6 +62,13 @@ void cli_plan_sites(cli *c, const lh_plan *plan);
 /* Prints the `most` best layouts that differ from the plan and from each other.
  */
 void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
+/* Prints the options of the training program that gain more than 1 %. */
+void cli_plan_flags_gain(cli *c, const lh_plan *plan);
+/* Prints the iteration time with each option of the training program changed.
+ */
+void cli_plan_flags(cli *c, const lh_plan *plan);
+/* Adds the same table to the report, if there are any. */
+lh_status cli_report_flags(cli *c, const lh_plan *plan, lh_report *report);
 /* Prints the link settings that gain more than 1 %. */
 void cli_plan_network_gain(cli *c, const lh_plan *plan);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the compared plans and the search statistics. */
+/* Prints the compared plans, the options of the training program and the search
+ * statistics. */
 #include "plan_screen.h"
 #include "plan_whatif.h"
 #include "view.h"
@@ -181,4 +182,64 @@ void cli_plan_search(cli *c, const lh_plan *p)
     else
         cli_wrap(c, "  proven",
                  "no layout, layer partition and schedule is faster");
+}
+
+/* --- options of the training program ------------------------------------- */
+
+void cli_plan_flags_gain(cli *c, const lh_plan *p)
+{
+    enum { MOST = 3 };
+    const double matters = 0.01;
+    uint32_t shown = 0;
+    for (uint32_t i = 0; i < p->n_flags && shown < MOST; i++) {
+        const lh_flag_advice *f = &p->flags[i];
+        char time[CLI_TIME_TEXT];
+        if (f->gain <= matters)
+            break;
+        cli_wrap(c, shown++ ? "" : "flags", "%+.1f %%, %s, with %s (%s)",
+                 -100 * f->gain,
+                 cli_plan_time(p, (double)f->iteration_ns, time), f->flag,
+                 f->certainty);
+    }
+}
+
+/* Fills a table with the iteration time and the memory under each option. */
+static void fill_flags(const lh_plan *p, cli_table *t)
+{
+    static const char *const head[] = {"#iteration", "#change", "#peak memory",
+                                       "option", "key of the job"};
+    cli_table_row(t, 5, head);
+    for (uint32_t i = 0; i < p->n_flags; i++) {
+        const lh_flag_advice *f = &p->flags[i];
+        char time[CLI_TIME_TEXT], change[40], memory[40];
+        cli_plan_time(p, (double)f->iteration_ns, time);
+        snprintf(change, sizeof change, "%+.2f %%", -100 * f->gain);
+        snprintf(memory, sizeof memory, "%.1f GiB",
+                 (double)f->peak_memory_bytes / 0x1p30);
+        const char *cells[] = {time, change, memory, f->flag, f->key};
+        cli_table_row(t, 5, cells);
+    }
+}
+
+void cli_plan_flags(cli *c, const lh_plan *p)
+{
+    cli_table t = {0};
+    if (!p->n_flags)
+        return;
+    cli_print(c, "\nOptions of %s, each changed alone (%s)\n",
+              lh_target_display_name(p->job->target), p->flags[0].certainty);
+    fill_flags(p, &t);
+    cli_table_print(c, "", &t);
+}
+
+lh_status cli_report_flags(cli *c, const lh_plan *p, lh_report *report)
+{
+    cli_table t = {0};
+    char title[120];
+    if (!p->n_flags)
+        return LH_OK;
+    snprintf(title, sizeof title, "Options of %s, each changed alone (%s)",
+             lh_target_display_name(p->job->target), p->flags[0].certainty);
+    fill_flags(p, &t);
+    return cli_table_report(c, title, &t, report);
 }

@@ -3,6 +3,7 @@
 #include "planner/explain/break_even.h"
 #include "planner/explain/breakdown.h"
 #include "planner/explain/curves.h"
+#include "planner/explain/flag_advice.h"
 #include "planner/explain/link_advice.h"
 #include "planner/explain/rank_memory.h"
 #include "planner/explain/unmeasured.h"
@@ -222,6 +223,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)
         status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_advise_flags(plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves) {
         const lh_plan_options shared = lhi_options_for_questions(options);
         status =

@@ -219,7 +219,7 @@ def unknown_parts_are_refused_with_those_that_there_are():
     for bad in ("everything", "search,", "layouts,nets"):
         case(f"--show {bad!r}", ["plan", "job.yaml", "--show", bad], 2,
              err=r"--show: '\w*' is not network, layouts, schedules, "
-                 r"dimensions, search, or all")
+                 r"dimensions, search, flags, or all")
     case("with JSON", ["plan", "job.yaml", "--show", "all", "--json"], 2,
          err=r"--show has no effect with --json")
 

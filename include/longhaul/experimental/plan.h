@@ -273,6 +273,17 @@ typedef struct lh_plan_margin {
     const lh_choice *best; /* NULL: none found */
 } lh_plan_margin;
 
+/* An option of the training program that the plan's job leaves at another
+ * value, and the plan's layout and schedule with that option alone changed. */
+typedef struct lh_flag_advice {
+    const char *key;  /* of the job: "training.dispatcher: deepep" */
+    const char *flag; /* of the program: "--moe-token-dispatcher-type ..." */
+    int64_t iteration_ns;
+    double gain; /* saved fraction of the plan's iteration; below 0: slower */
+    int64_t peak_memory_bytes; /* of the fullest GPU */
+    const char *certainty;     /* "modelled": by the cost model */
+} lh_flag_advice;
+
 /* Errors of predicted iteration times in published runs of one kind, which
  * fitted no constant (docs/validation.md). */
 typedef struct lh_validated_runs {
@@ -371,6 +382,10 @@ struct lh_plan {
     uint32_t n_network;
     const lh_link_advice *network;
     int64_t network_ns, network_now_ns;
+    /* With job->target: possible changes of single options, by iteration time;
+     * none for elastic plans. */
+    uint32_t n_flags;
+    const lh_flag_advice *flags;
     const lh_plan_breakdown *breakdown; /* NULL: absent from the file */
     uint32_t n_dimension_alternatives;
     const lh_plan_dimension_alternative *dimension_alternatives;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `network` of a plan: docs/formats/plan.md. */
+/* `network` and `flags` of a plan: docs/formats/plan.md. */
 #include "format/job/parse.h"
 #include "planner/explain/link_advice.h"
 #include "planner/file/plan_file.h"
@@ -101,3 +101,31 @@ static const lhi_schema_field link_rows[] = {
 };
 const lhi_schema lhi_link_advice_table = {
     LHI_ROWS("advice", lh_link_advice, link_rows), .check = check_ends};
+
+/* Checks the gain against the iteration times of the entry and the plan. */
+static lh_status check_gain(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
+{
+    const lh_flag_advice *f = it;
+    const lh_plan *p = r->context;
+    const double want =
+        1 - (double)f->iteration_ns / (double)p->best.iteration_ns;
+    if (f->gain > want - 1e-6 && f->gain < want + 1e-6)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "gain"), err, LH_EINPUT,
+                        "must be the saved fraction of the plan's iteration, "
+                        "%.6g",
+                        want);
+}
+
+static const lhi_schema_field flag_rows[] = {
+    {"key", LHI_STRING(lh_flag_advice, key)},
+    {"flag", LHI_STRING(lh_flag_advice, flag)},
+    {"iteration_s", LHI_SECONDS(lh_flag_advice, iteration_ns), .high = 9e9},
+    {"gain", LHI_REAL(lh_flag_advice, gain), .low = -1e9, .high = 1},
+    {"peak_memory_bytes", LHI_INTEGER(lh_flag_advice, peak_memory_bytes),
+     .most = INT64_MAX},
+    {"certainty", LHI_STRING(lh_flag_advice, certainty)},
+};
+const lhi_schema lhi_flag_advice_table = {
+    LHI_ROWS("flag", lh_flag_advice, flag_rows), .check = check_gain};

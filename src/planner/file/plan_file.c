@@ -334,6 +334,8 @@ static const lhi_schema_field plan_rows[] = {
      .when = LHI_OPTIONAL, .absent = -1},
     {"network_now_iteration_s", LHI_SECONDS(lh_plan, network_now_ns),
      .high = 9e9, .when = LHI_OPTIONAL, .absent = -1},
+    {"flags", LHI_LIST(lh_plan, flags, n_flags),
+     .table = &lhi_flag_advice_table, .when = LHI_OPTIONAL},
     {"robust", LHI_STRUCT_POINTER(lh_plan, robust), .table = &lhi_robust_table,
      .when = LHI_OPTIONAL},
     {"methods", LHI_LIST(lh_plan, methods, n_methods),

@@ -32,6 +32,7 @@ extern const lhi_schema lhi_idle_table;
 extern const lhi_schema lhi_runner_table;
 extern const lhi_schema lhi_curve_table;
 extern const lhi_schema lhi_link_advice_table;
+extern const lhi_schema lhi_flag_advice_table;
 extern const lhi_schema lhi_answer_table;
 extern const lhi_schema lhi_sensitivity_table;
 

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates a plan with single options of its training program changed: builds
+ * the plan's layout again by the cost model and simulates the plan's schedule
+ * on it. */
+#include "planner/explain/flag_advice.h"
+
+#include "base/fail.h"
+#include "format/job/parse.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/target.h"
+#include "planner/layout/target_flags.h"
+#include "planner/search/refine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Capacity for a key or a list of options, in bytes. */
+enum { FLAG_TEXT = 200, MOST_FLAGS = 16 };
+
+/* The list under construction. */
+typedef struct flag_list {
+    const lh_plan *plan;
+    lhi_arena *mem;
+    lh_flag_advice *flags;
+    uint32_t n;
+} flag_list;
+
+/* A plan with changed options: its job, recomputation, and its times. */
+typedef struct changed_plan {
+    lh_job job;
+    lh_choice choice;
+} changed_plan;
+
+/* Returns the plan's job and choice, for changes. */
+static changed_plan start_change(const flag_list *l)
+{
+    return (changed_plan){.job = *l->plan->job, .choice = l->plan->best};
+}
+
+/* Evaluates the plan's layout and schedule on the changed job, into c->choice.
+ * *fits: the program supports the change, and the layout fits into memory. */
+static lh_status evaluate_change(const flag_list *l, changed_plan *c,
+                                 bool *fits, lh_error *err)
+{
+    const lhi_config config = lhi_config_from_choice(&c->choice);
+    lhi_built_layout built;
+    lh_error why = {0};
+    lh_status status = lhi_target_check_job(c->job.target, &c->job, &why);
+    *fits = false;
+    if (status == LH_OK)
+        status =
+            lhi_target_check_choice(c->job.target, &c->job, &c->choice, &why);
+    if (status == LH_OK)
+        status = lhi_layout_build(&c->job, &config, &built, &why);
+    if (status != LH_OK) {
+        if (lhi_layout_is_infeasible(status))
+            return LH_OK;
+        if (err)
+            *err = why;
+        return status;
+    }
+    c->choice.optimizer_ns = built.optimizer_ns;
+    c->choice.overhead_ns = built.overhead_ns;
+    status =
+        lhi_choice_measure(built.pipeline, l->plan->schedule, &c->choice, err);
+    lh_pipeline_free(built.pipeline);
+    *fits = status == LH_OK &&
+            c->choice.peak_memory_bytes <= c->choice.memory_limit_bytes;
+    return status;
+}
+
+/* Appends a change with its times to the list, unless the iteration time is the
+ * plan's. */
+static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
+                          const char *flag, lh_error *err)
+{
+    const double now = (double)l->plan->best.iteration_ns;
+    lh_flag_advice *f = &l->flags[l->n];
+    if (c->choice.iteration_ns == l->plan->best.iteration_ns ||
+        l->n == MOST_FLAGS)
+        return LH_OK;
+    *f = (lh_flag_advice){.key = lhi_arena_strdup(l->mem, key),
+                          .flag = lhi_arena_strdup(l->mem, flag),
+                          .iteration_ns = c->choice.iteration_ns,
+                          .gain = 1 - (double)c->choice.iteration_ns / now,
+                          .peak_memory_bytes = c->choice.peak_memory_bytes,
+                          .certainty = "modelled"};
+    if (!f->key || !f->flag)
+        return lhi_fail_nomem(err);
+    l->n++;
+    return LH_OK;
+}
+
+/* Evaluates the changed plan and appends it to the list, if it is possible. */
+static lh_status try_flag(flag_list *l, changed_plan *c, const char *key,
+                          const char *flag, lh_error *err)
+{
+    bool fits;
+    LHI_TRY(evaluate_change(l, c, &fits, err));
+    return fits ? add_flag(l, c, key, flag, err) : LH_OK;
+}
+
+/* Tries all other token dispatchers. */
+static lh_status try_dispatchers(flag_list *l, lh_error *err)
+{
+    const lh_dispatcher now = l->plan->job->training.dispatcher;
+    for (uint32_t i = 0; lhi_dispatcher_names[i]; i++) {
+        const lh_dispatcher other = (lh_dispatcher)i;
+        const char *name = lhi_dispatcher_names[i];
+        char key[FLAG_TEXT], flag[FLAG_TEXT];
+        changed_plan c = start_change(l);
+        if (other == now)
+            continue;
+        c.job.training.dispatcher = other;
+        snprintf(key, sizeof key, "training.dispatcher: %s", name);
+        if (lhi_dispatches_once_per_node(other))
+            snprintf(flag, sizeof flag,
+                     LHI_FLAG_DISPATCHER "flex " LHI_FLAG_FLEX_BACKEND "%s",
+                     name);
+        else
+            snprintf(flag, sizeof flag, LHI_FLAG_DISPATCHER "%s", name);
+        LHI_TRY(try_flag(l, &c, key, flag, err));
+    }
+    return LH_OK;
+}
+
+/* Tries the overlap of the all-to-alls with another microbatch's passes and
+ * with the shared experts. */
+static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
+{
+    const lh_framework *f = &l->plan->job->framework;
+    if (!(f->overlap_expert > 0)) {
+        changed_plan c = start_change(l);
+        c.job.framework.overlap_expert = 1;
+        c.job.framework.overlap_shared_experts = 0;
+        LHI_TRY(try_flag(l, &c, "framework.overlap.expert: 1",
+                         LHI_FLAG_EXPERT_OVERLAP, err));
+    }
+    if (l->plan->job->model->shared_expert_ffn &&
+        !(f->overlap_shared_experts > 0)) {
+        changed_plan c = start_change(l);
+        c.job.framework.overlap_expert = 0;
+        c.job.framework.overlap_shared_experts = 1;
+        LHI_TRY(try_flag(l, &c, "framework.overlap.shared_experts: 1",
+                         LHI_FLAG_SHARED_OVERLAP, err));
+    }
+    return LH_OK;
+}
+
+/* Tries the overlap of tensor parallelism's communication. */
+static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
+{
+    const bool megatron = l->plan->job->target == LH_TARGET_MEGATRON;
+    changed_plan c = start_change(l);
+    char key[FLAG_TEXT];
+    if (l->plan->best.layout.tensor == 1 ||
+        l->plan->job->framework.overlap_tensor > 0)
+        return LH_OK;
+    c.job.framework.overlap_tensor =
+        megatron ? LHI_MEGATRON_TENSOR_OVERLAP : LHI_TORCHTITAN_TENSOR_OVERLAP;
+    snprintf(key, sizeof key, "framework.overlap.tensor: %.15g",
+             c.job.framework.overlap_tensor);
+    return try_flag(l, &c, key,
+                    megatron ? LHI_FLAG_TENSOR_OVERLAP
+                             : LHI_FLAG_COMPILE " " LHI_FLAG_ASYNC_TENSOR,
+                    err);
+}
+
+/* Tries gradients in the training precision. */
+static lh_status try_gradients(flag_list *l, lh_error *err)
+{
+    const lh_job *job = l->plan->job;
+    changed_plan c = start_change(l);
+    if (job->training.precision != LH_PRECISION_BF16 ||
+        job->framework.gradients == LH_GRADIENT_BF16)
+        return LH_OK;
+    c.job.framework.gradients = c.job.framework.reduce = LH_GRADIENT_BF16;
+    return try_flag(l, &c, "framework.gradients: bf16, framework.reduce: bf16",
+                    LHI_FLAG_REDUCE_BF16, err);
+}
+
+/* Tries compiled layers, whose element-wise operations are fused. */
+static lh_status try_compilation(flag_list *l, lh_error *err)
+{
+    changed_plan c = start_change(l);
+    if (l->plan->job->framework.kernels != LH_KERNELS_EAGER)
+        return LH_OK;
+    c.job.framework.kernels = LH_KERNELS_FUSED;
+    return try_flag(l, &c, "framework.kernels: fused", LHI_FLAG_COMPILE, err);
+}
+
+/* The modules that recomputing `moe` includes. */
+static const uint32_t WITHIN_MOE =
+    1u << LH_MODULE_MOE_ACT | 1u << LH_MODULE_SHARED_EXPERTS;
+
+/* Returns the bit set of the modules that the model has. */
+static uint32_t find_modules(const lh_model *m)
+{
+    uint32_t all = 1u << LH_MODULE_CORE_ATTN | 1u << LH_MODULE_LAYERNORM;
+    if (m->kv_lora_rank)
+        all |= 1u << LH_MODULE_MLA_UP_PROJ;
+    if (m->experts)
+        all |= 1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT;
+    if (m->shared_expert_ffn)
+        all |= 1u << LH_MODULE_SHARED_EXPERTS;
+    if (m->ffn)
+        all |= 1u << LH_MODULE_MLP;
+    return all;
+}
+
+/* Formats the modules of the bit set after `start`, with `between` between two.
+ */
+static void format_modules(uint32_t modules, const char *start,
+                           const char *between, const char *end, char *text,
+                           size_t room)
+{
+    size_t len = (size_t)snprintf(text, room, "%s", start);
+    bool any = false;
+    for (uint32_t i = 0; i < LH_N_MODULES && len < room; i++)
+        if (modules >> i & 1) {
+            len += (size_t)snprintf(text + len, room - len, "%s%s",
+                                    any ? between : "",
+                                    lh_module_name((lh_module)i));
+            any = true;
+        }
+    if (len < room)
+        snprintf(text + len, room - len, "%s", end);
+}
+
+/* Sets the changed plan's recomputed modules; none: no recomputation. */
+static void set_modules(changed_plan *c, uint32_t modules)
+{
+    c->job.training.recompute =
+        modules ? LH_RECOMPUTE_MODULES : LH_RECOMPUTE_NONE;
+    c->job.training.recompute_modules = modules;
+    c->choice.recompute = c->job.training.recompute;
+}
+
+/* Removes from the recomputed modules of *c the one without which the iteration
+ * is shortest, if the rest fits into memory and is faster; *removed: it did. */
+static lh_status remove_module(const flag_list *l, uint32_t *modules,
+                               changed_plan *c, bool *removed, lh_error *err)
+{
+    const uint32_t from = *modules;
+    *removed = false;
+    for (uint32_t i = 0; i < LH_N_MODULES; i++) {
+        changed_plan other = start_change(l);
+        bool fits;
+        if (!(from >> i & 1))
+            continue;
+        set_modules(&other, from & ~(1u << i));
+        LHI_TRY(evaluate_change(l, &other, &fits, err));
+        if (!fits || other.choice.iteration_ns >= c->choice.iteration_ns)
+            continue;
+        *c = other;
+        *modules = from & ~(1u << i);
+        *removed = true;
+    }
+    return LH_OK;
+}
+
+/* Tries recomputation of single modules in place of the plan's recomputation:
+ * begins with the plan's modules, or all of the model, and removes one after
+ * the other, greedily by iteration time, while the plan fits into memory. */
+static lh_status try_modules(flag_list *l, lh_error *err)
+{
+    const lh_choice *best = &l->plan->best;
+    changed_plan c = start_change(l);
+    uint32_t modules = best->recompute == LH_RECOMPUTE_MODULES
+                           ? c.job.training.recompute_modules
+                           : find_modules(c.job.model);
+    bool fits = true, removed = true;
+    char key[FLAG_TEXT], flag[FLAG_TEXT];
+    if (best->recompute == LH_RECOMPUTE_NONE)
+        return LH_OK;
+    if (best->recompute != LH_RECOMPUTE_MODULES) {
+        set_modules(&c, modules);
+        LHI_TRY(evaluate_change(l, &c, &fits, err));
+    }
+    if (!fits)
+        return LH_OK;
+    while (removed && modules)
+        LHI_TRY(remove_module(l, &modules, &c, &removed, err));
+    if (modules >> LH_MODULE_MOE & 1 && modules & WITHIN_MOE) {
+        modules &= ~WITHIN_MOE;
+        c = start_change(l);
+        set_modules(&c, modules);
+        LHI_TRY(evaluate_change(l, &c, &fits, err));
+    }
+    format_modules(modules, modules ? "training.recompute: [" : "", ", ",
+                   modules ? "]" : "training.recompute: none", key, sizeof key);
+    format_modules(modules, modules ? LHI_FLAG_RECOMPUTE_MODULES " " : "", " ",
+                   modules ? "" : "no --recompute-granularity", flag,
+                   sizeof flag);
+    return add_flag(l, &c, key, flag, err);
+}
+
+/* Orders changes by iteration time, for qsort(); equal times by key. */
+static int compare_flags(const void *x, const void *y)
+{
+    const lh_flag_advice *a = x, *b = y;
+    if (a->iteration_ns != b->iteration_ns)
+        return a->iteration_ns < b->iteration_ns ? -1 : 1;
+    return strcmp(a->key, b->key);
+}
+
+lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    flag_list l = {.plan = plan, .mem = mem};
+    const lh_target target = plan->job->target;
+    if ((target != LH_TARGET_MEGATRON && target != LH_TARGET_TORCHTITAN) ||
+        plan->best.elastic)
+        return LH_OK;
+    l.flags = LHI_NEW(mem, lh_flag_advice, MOST_FLAGS);
+    if (!l.flags)
+        return lhi_fail_nomem(err);
+    LHI_TRY(try_tensor_overlap(&l, err));
+    if (target == LH_TARGET_TORCHTITAN)
+        LHI_TRY(try_compilation(&l, err));
+    if (target == LH_TARGET_MEGATRON)
+        LHI_TRY(try_gradients(&l, err));
+    if (target == LH_TARGET_MEGATRON)
+        LHI_TRY(try_modules(&l, err));
+    if (target == LH_TARGET_MEGATRON && plan->best.layout.expert > 1) {
+        LHI_TRY(try_dispatchers(&l, err));
+        LHI_TRY(try_expert_overlaps(&l, err));
+    }
+    qsort(l.flags, l.n, sizeof *l.flags, compare_flags);
+    plan->flags = l.flags;
+    plan->n_flags = l.n;
+    return LH_OK;
+}
