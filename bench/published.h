@@ -27,7 +27,9 @@ typedef struct published {
     double measured_s;
     recipe how;
     bool held_out, moe;
-    bool hybrid; /* with layers of Mamba-2; has experts, too */
+    bool by_hash;        /* the half is decided by the hash of the layout */
+    bool data_outermost; /* replicas have consecutive ranks last */
+    bool hybrid;         /* with layers of Mamba-2; has experts, too */
     const char
         *exclusion_reason; /* reason the run has no job; NULL: it has one */
 } published;
@@ -38,7 +40,8 @@ typedef struct published_set {
     published runs[MAX_PUBLISHED];
 } published_set;
 
-/* Reads FOLDER/megatron-bridge, FOLDER/meta and FOLDER/experts. Returns false
+/* Reads FOLDER/megatron-bridge, FOLDER/meta, FOLDER/experts and FOLDER/mlperf.
+ * Returns false
  * after printing an error. published_runs.c decides which runs are held out. */
 bool published_read(const char *folder, published_set *out);
 

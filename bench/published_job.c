@@ -58,8 +58,9 @@ typedef struct machine {
 
 static const machine machines[] = {
     {"H100", "h100", 8, 3600, 400},    {"B200", "b200", 8, 7200, 400},
-    {"H800", "h800", 8, 1600, 400},    {"B300", "b300", 8, 7200, 800},
-    {"GB200", "gb200", 64, 7200, 400}, {"GB300", "gb300", 64, 7200, 800},
+    {"H200", "h200", 8, 3600, 400},    {"H800", "h800", 8, 1600, 400},
+    {"B300", "b300", 8, 7200, 800},    {"GB200", "gb200", 64, 7200, 400},
+    {"GB300", "gb300", 64, 7200, 800},
 };
 
 static const machine *find_machine(const published *run)
@@ -122,9 +123,10 @@ static void append_layout(const published *run, writer *w)
     /* Megatron-LM's default rank order; any framework, since the runs have
      * settings beyond the supported version. */
     append(w,
-           "layout: {framework: any, outermost: pipeline, tensor: %u, "
+           "layout: {framework: any, outermost: %s, tensor: %u, "
            "context: %u, pipeline: %u, data: %u, ",
-           run->tensor, run->context, run->pipeline, run->data);
+           run->data_outermost ? "data" : "pipeline", run->tensor, run->context,
+           run->pipeline, run->data);
     if (run->moe || run->expert > 1)
         append(w, "expert: %u, ", run->expert);
     if (run->expert_tensor > 1)

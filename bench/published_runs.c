@@ -268,6 +268,7 @@ static void hold_out_half(published *runs, uint32_t n)
         for (uint32_t k = 0; k < n; k++)
             smaller += hash_run(&runs[k]) < hash_run(&runs[i]);
         runs[i].held_out = smaller >= n / 2;
+        runs[i].by_hash = true;
     }
 }
 
@@ -344,11 +345,50 @@ static bool read_all_meta(const char *folder, published_set *out)
     return ok;
 }
 
+static void read_mlperf(const table *t, uint32_t row, published *run)
+{
+    copy_text(run->release, sizeof run->release, "MLPerf v5.0");
+    copy_text(run->model, sizeof run->model, "LLAMA3.1_405B");
+    copy_text(run->system, sizeof run->system, table_text(t, row, "system"));
+    copy_text(run->precision, sizeof run->precision, "FP8");
+    run->gpus = table_count(t, row, "gpus");
+    run->batch = table_count(t, row, "batch");
+    run->micro = table_count(t, row, "micro");
+    run->sequence = table_count(t, row, "sequence");
+    run->tensor = table_count(t, row, "tp");
+    run->context = table_count(t, row, "cp");
+    run->pipeline = table_count(t, row, "pp");
+    run->chunks = table_count(t, row, "vp");
+    run->data = table_count(t, row, "dp");
+    run->expert = 1;
+    run->measured_s = table_number(t, row, "seconds");
+    run->data_outermost = strcmp(table_text(t, row, "outermost"), "data") == 0;
+    copy_text(run->how.recompute, sizeof run->how.recompute, "none");
+    copy_text(run->how.graphs, sizeof run->how.graphs, "none");
+    run->how.tensor_overlap = true;
+}
+
+static bool read_all_mlperf(const char *folder, published_set *out)
+{
+    char path[512];
+    table t = {0};
+    bool ok;
+    const uint32_t first = out->n;
+
+    snprintf(path, sizeof path, "%s/mlperf", folder);
+    ok = table_read(path, "llama3_405b.csv", &t);
+    for (uint32_t i = 0; ok && i < t.n_rows && out->n < MAX_PUBLISHED; i++)
+        read_mlperf(&t, i, &out->runs[out->n++]);
+    hold_out_half(&out->runs[first], out->n - first);
+    table_fini(&t);
+    return ok;
+}
+
 bool published_read(const char *folder, published_set *out)
 {
     *out = (published_set){0};
     if (!read_all_bridge(folder, out) || !read_all_meta(folder, out) ||
-        !read_all_users(folder, out))
+        !read_all_users(folder, out) || !read_all_mlperf(folder, out))
         return false;
     for (uint32_t i = 0; i < out->n; i++) {
         published *run = &out->runs[i];
@@ -357,7 +397,7 @@ bool published_read(const char *folder, published_set *out)
         run->exclusion_reason = exclusion_reason(run);
         if (run->exclusion_reason)
             continue;
-        if (!published_by_user(run))
+        if (!run->by_hash)
             decide_half(run);
         model = lh_model_preset(published_model(run));
         run->hybrid = published_map(run) != NULL;

@@ -5,11 +5,12 @@
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER contains megatron-bridge/, meta/, experts/ and torchtitan/ (default
- * bench/data). Each run becomes a job file with a fixed layout, planned as by
- * `longhaul plan`; --job prints the job of row N of all files, counted from 0.
- * Runs that a job cannot express are listed with the reason. --write writes the
- * results to PAGE (docs/validation.md), between the two lines that begin with
+ * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/ and torchtitan/
+ * (default bench/data). Each run becomes a job file with a fixed layout,
+ * planned as by `longhaul plan`; --job prints the job of row N of all files,
+ * counted from 0. Runs that a job cannot express are listed with the reason.
+ * --write writes the results to PAGE (docs/validation.md), between the two
+ * lines that begin with
  * "<!-- validate-published"; --check fails if PAGE differs from the current
  * results. Both fail if the errors in lh_find_validated_runs() differ from the
  * results.
@@ -229,6 +230,51 @@ static void print_equal_exclusions(const published_set *set, uint32_t first,
     fputc('\n', to);
 }
 
+/* Checks whether a row belongs to MLPerf's runs on the system of row `of`. */
+static bool is_same_series(const predicted *r, const predicted *of)
+{
+    return strncmp(r->run->release, "MLPerf", 6) == 0 &&
+           strncmp(of->run->release, "MLPerf", 6) == 0 &&
+           strcmp(r->run->system, of->run->system) == 0;
+}
+
+/* Prints, for each system of MLPerf's runs, the errors with the fewest and with
+ * the most GPUs, and the range of all errors. */
+static void print_scales(const predicted *rows, uint32_t n, bool markdown,
+                         FILE *to)
+{
+    fputs(markdown ? "\n| MLPerf runs on | runs | GPUs | error with the fewest "
+                     "| with the most | range of errors, points |\n"
+                     "| --- | --- | --- | --- | --- | --- |\n"
+                   : "\n",
+          to);
+    for (uint32_t i = 0; i < n; i++) {
+        const predicted *few = &rows[i], *many = &rows[i];
+        double least = INFINITY, most = -INFINITY;
+        uint32_t of = 0, first = n;
+
+        for (uint32_t k = 0; k < n; k++) {
+            if (!is_same_series(&rows[k], &rows[i]))
+                continue;
+            first = k < first ? k : first;
+            of++;
+            few = rows[k].run->gpus < few->run->gpus ? &rows[k] : few;
+            many = rows[k].run->gpus > many->run->gpus ? &rows[k] : many;
+            least = fmin(least, rows[k].error);
+            most = fmax(most, rows[k].error);
+        }
+        if (first != i)
+            continue;
+        fprintf(to,
+                markdown ? "| %s | %u | %u to %u | %+.1f %% | %+.1f %% | %.1f "
+                           "|\n"
+                         : "MLPerf %-5s %u runs, %u to %u GPUs: %+.1f %% to "
+                           "%+.1f %%, range %.1f points\n",
+                rows[i].run->system, of, few->run->gpus, many->run->gpus,
+                100 * few->error, 100 * many->error, 100 * (most - least));
+    }
+}
+
 static void print_all(const published_set *set, const predicted *rows,
                       uint32_t n, bool markdown, FILE *to)
 {
@@ -238,6 +284,7 @@ static void print_all(const published_set *set, const predicted *rows,
     print_means(rows, n, markdown, to);
     published_models(rows, n, markdown, to);
     published_choices(rows, n, markdown, to);
+    print_scales(rows, n, markdown, to);
     fputs(markdown
               ? "\n| release | model | system | GPUs | layout | measured, s | "
                 "predicted, s | error | memory, GiB | half |\n"
