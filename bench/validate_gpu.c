@@ -35,6 +35,19 @@ static void fail(const char *what, const lh_error *err)
     exit(1);
 }
 
+/* Returns the kernel of a profile entry's attention. The Python package selects
+ * flash attention for its own layers. Models of transformers use PyTorch's
+ * first choice on Hopper, cuDNN (check_prefer_cudnn_attention() in
+ * sdp_utils.cpp). */
+static const char *find_attention(const lh_profile_entry *e)
+{
+    const bool transformers = strcmp(e->model, "mixtral-8x7b") == 0 ||
+                              strcmp(e->model, "deepseek-v3") == 0;
+    return transformers ? "cudnn" : "flash-attention-2";
+}
+
+/* Builds the job of a profile entry. The measured layers run one PyTorch kernel
+ * per operation (data/profiles/README.md). */
 static lh_job *job_of(const lh_profile_entry *e)
 {
     char text[1024];
@@ -43,12 +56,13 @@ static lh_job *job_of(const lh_profile_entry *e)
     const int n = snprintf(
         text, sizeof text,
         "longhaul: job/1\nmodel: %s\n"
+        "framework: {kernels: eager, loss: eager, attention: %s}\n"
         "training: {global_batch: 1024, sequence: %u, precision: bf16}\n"
         "cluster:\n  gpu: %s\n  gpus_per_node: 8\n"
         "  node_link: {gbps: 3600, latency_us: 3}\n"
         "  fabric: {gbps: 400, latency_us: 8}\n"
         "  datacenters: [{name: here, nodes: 128}]\n",
-        e->model, e->sequence, e->gpu);
+        e->model, find_attention(e), e->sequence, e->gpu);
 
     if (lh_job_parse(text, (size_t)n, e->model, ".", &job, &err) != LH_OK)
         fail(e->model, &err);
