@@ -11,7 +11,8 @@
  *                        product_work.c, attention_work.c; their resident
  *                        memory: resident_memory.c; both, per operation: ops.h
  *     eager.h            operations that run one by one, and copies
- *     timing.h           times: path_timing.c for messages, timing.c for work
+ *     timing.h           times: path_timing.c for messages, timing.c for work,
+ *                        pass_timing.c for passes
  *     slice_sums.h       a layer range's parts and their sums
  *     data_passes.h      when data parallelism communicates; passes that wait
  *     chunk.c            lh_cost of a layer range

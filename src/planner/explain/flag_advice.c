@@ -7,7 +7,6 @@
 #include "base/fail.h"
 #include "format/job/parse.h"
 #include "planner/layout/choice.h"
-#include "planner/layout/target.h"
 #include "planner/layout/target_flags.h"
 #include "planner/search/refine.h"
 

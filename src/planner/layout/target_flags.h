@@ -4,6 +4,8 @@
 #ifndef LHI_PLANNER_LAYOUT_TARGET_FLAGS_H
 #define LHI_PLANNER_LAYOUT_TARGET_FLAGS_H
 
+#include "planner/layout/target.h"
+
 /* Megatron-LM (core 0.16). */
 #define LHI_FLAG_DISPATCHER "--moe-token-dispatcher-type "
 #define LHI_FLAG_FLEX_BACKEND "--moe-flex-dispatcher-backend "

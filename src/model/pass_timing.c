@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All-to-alls of experts that run beside computation: that of another
- * microbatch's pass in the opposite direction (combined 1F1B), or that of the
- * shared experts. */
+/* Times of F, D and W: bounded by the host's launches, without the all-to-alls
+ * of experts that run beside computation. These run beside another microbatch's
+ * pass in the opposite direction (combined 1F1B), or beside the shared experts.
+ */
 #include "model/timing.h"
 
 #include <math.h>
@@ -138,4 +139,40 @@ void lhi_compute_hidden_exchange(const lhi_cost_context *p,
         hide_behind_other_pass(p, work, &experts, dispatch, combine, out);
     else
         hide_behind_shared_experts(p, &experts, dispatch, combine, out);
+}
+
+/* Raises the pass times *s to the host's lower bound: the host issues kernels
+ * ahead of the GPU, at a limited rate. A layer of a hybrid model has one of the
+ * two blocks (attention, MLP) for which `layer_host_ns` is fitted. Kernels that
+ * context parallelism adds take as long as the others of a forward pass. */
+static void apply_host_bound(const lhi_cost_context *p,
+                             const lhi_pass_work *work, lhi_pass_times *s)
+{
+    double host = p->options.constants->layer_host_ns /
+                  (p->shape.model->layer_pattern ? 2 : 1);
+    double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
+    double kernel = host / (work->f.kernels - work->f.ring_kernels);
+
+    if (p->by_efficiency)
+        return;
+    s->f.total = fmax(s->f.total, host + work->f.ring_kernels * kernel);
+    s->d.total = fmax(s->d.total, host + again + work->d.ring_kernels * kernel);
+    s->w.total = fmax(s->w.total, host);
+}
+
+void lhi_compute_pass_times(const lhi_cost_context *p,
+                            const lhi_pass_work *work, bool is_layer,
+                            lhi_pass_times *out)
+{
+    lhi_hidden_exchange hidden;
+
+    lhi_compute_work_time(p, &work->f, &out->f);
+    lhi_compute_work_time(p, &work->d, &out->d);
+    lhi_compute_work_time(p, &work->w, &out->w);
+    if (!is_layer)
+        return;
+    lhi_compute_hidden_exchange(p, work, &hidden);
+    lhi_time_breakdown_hide(&out->f, hidden.f_ns);
+    lhi_time_breakdown_hide(&out->d, hidden.d_ns);
+    apply_host_bound(p, work, out);
 }
