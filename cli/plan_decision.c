@@ -60,12 +60,31 @@ const char *cli_plan_margin_text(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
-/* Checks whether a layout is simpler than another: fewer pipeline stages, or as
- * many, and smaller tensor-parallel and context-parallel groups. */
-static bool is_simpler(const lh_layout *a, const lh_layout *b)
+/* Sequences from which context parallelism is recommended, in tokens
+ * ("Parallelism Strategies Guide" of Megatron Core). */
+enum { LONG_SEQUENCE = 8192 };
+
+/* Checks whether a layout spreads tensor parallelism over nodes, or short
+ * sequences over GPUs. */
+static bool is_unusual(const lh_job *job, const lh_layout *l)
 {
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (l->tensor > job->datacenters[i].gpus_per_node)
+            return true;
+    return l->context > 1 && job->training.sequence < LONG_SEQUENCE;
+}
+
+/* Checks whether a layout is simpler than another: fewer pipeline stages; or as
+ * many, and is usual while the other is not; or smaller tensor-parallel and
+ * context-parallel groups. */
+static bool is_simpler(const lh_job *job, const lh_layout *a,
+                       const lh_layout *b)
+{
+    const bool odd_a = is_unusual(job, a), odd_b = is_unusual(job, b);
     if (a->pipeline != b->pipeline)
         return a->pipeline < b->pipeline;
+    if (odd_a != odd_b)
+        return odd_b;
     return a->tensor * a->context < b->tensor * b->context;
 }
 
@@ -84,7 +103,7 @@ const char *cli_plan_ties_text(const lh_plan *p, char *text, size_t room)
         if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
             continue;
         n++;
-        if (is_simpler(&a->layout, &simplest->layout))
+        if (is_simpler(p->job, &a->layout, &simplest->layout))
             simplest = a;
     }
     if (simplest == &p->best)

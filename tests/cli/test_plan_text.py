@@ -353,4 +353,28 @@ def layouts_within_the_accuracy_are_ties():
     check("\nties " not in run(*args).stdout, "ties without accuracy")
 
 
+@test
+def ties_prefer_tensor_parallelism_for_short_sequences():
+    """Context parallelism is recommended from 8,192 tokens on."""
+    job = """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 64, sequence: %d, recompute: none, zero: 1}
+framework: {preset: megatron}
+cluster:
+  gpu: {preset: h100-sxm, memory_gib: 200}
+  gpus_per_node: 8
+  node_link: {gbps: %d, latency_us: 1}
+  datacenters: [{name: a, nodes: 1}]
+layout: {micro_batch: 2, pipeline: 1, data: 4, chunks_per_device: 1}
+"""
+    for sequence, gbps, ties in (4096, 2400, True), (8192, 3600, False):
+        write("job.yaml", job % (sequence, gbps))
+        text = " ".join(run("plan", "job.yaml", "--no-optimal",
+                            "--search", "even").stdout.split())
+        check("TP 1 (tensor), CP 2 (context)" in text, text)
+        check((" ties 1 of " in text) == ties, text)
+        check(("the simplest is" in text and "%): TP 2 PP" in text) == ties,
+              text)
+
+
 finish()
