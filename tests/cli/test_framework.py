@@ -306,6 +306,12 @@ def features_that_megatron_lacks_are_rejected_before_the_search():
              "1024}\n    training: {",
              "1024, shared_expert_ffn: 64}\n    training: {dispatcher: deepep, ",
              "with training.dispatcher: alltoall"),
+            ("overlap: {shared_experts: 1}",
+             "1024}\n    training: {global_batch: 16, sequence: 2048, zero: 1, "
+             "recompute: none",
+             "1024, shared_expert_ffn: 64}\n    training: {global_batch: 16, "
+             "sequence: 2048, zero: 1, recompute: [shared_experts]",
+             "does not list shared_experts"),
             ("sequence_parallel: false", "", "",
              "use framework.sequence_parallel: true")):
         text = MOE.format(framework=keys, zero=1).replace(old, new)

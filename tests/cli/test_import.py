@@ -170,6 +170,11 @@ def constants_are_those_of_the_arguments():
              '.*"attention_factor":1.737.*'),
             (latent + "--rope-type rope --rotary-scaling-factor 40",
              "!rope_scaling: "),
+            (experts + "--expert-model-parallel-size 4 "
+             "--moe-shared-expert-intermediate-size 64 "
+             "--moe-shared-expert-overlap",
+             ".*tensor: 0, shared_experts: 1.*"),
+            (experts + "--moe-shared-expert-overlap", "!overlap"),
             (experts, "balance_loss: 0"),
             (experts + "--moe-aux-loss-coeff 0.01", "!balance_loss"),
             (experts + "--moe-aux-loss-coeff 0.02 "

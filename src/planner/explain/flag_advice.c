@@ -167,6 +167,26 @@ static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
                     err);
 }
 
+/* Tries one group of replicas with the whole state per datacenter in place of
+ * one for all, or the reverse, where the job fixes it. */
+static lh_status try_sharding(flag_list *l, lh_error *err)
+{
+    const lhi_config config = lhi_config_from_choice(&l->plan->best);
+    const bool full = l->plan->best.layout.sharding == LH_SHARDING_FULL;
+    changed_plan c = start_change(l);
+    char flag[FLAG_TEXT];
+    if (l->plan->job->layout.sharding == LH_SHARDING_ANY ||
+        !lhi_sharding_matters(l->plan->job, &config))
+        return LH_OK;
+    c.choice.layout.sharding = c.job.layout.sharding =
+        full ? LH_SHARDING_HYBRID : LH_SHARDING_FULL;
+    snprintf(flag, sizeof flag, LHI_FLAG_OPTIMIZER_INSTANCES " %" PRIu32,
+             lhi_state_groups(&c.job, &c.choice.layout, c.choice.zero));
+    return try_flag(l, &c,
+                    full ? "layout.sharding: hybrid" : "layout.sharding: full",
+                    flag, err);
+}
+
 /* Tries gradients in the training precision. */
 static lh_status try_gradients(flag_list *l, lh_error *err)
 {
@@ -318,10 +338,11 @@ lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err)
     LHI_TRY(try_tensor_overlap(&l, err));
     if (target == LH_TARGET_TORCHTITAN)
         LHI_TRY(try_compilation(&l, err));
-    if (target == LH_TARGET_MEGATRON)
+    if (target == LH_TARGET_MEGATRON) {
         LHI_TRY(try_gradients(&l, err));
-    if (target == LH_TARGET_MEGATRON)
         LHI_TRY(try_modules(&l, err));
+        LHI_TRY(try_sharding(&l, err));
+    }
     if (target == LH_TARGET_MEGATRON && plan->best.layout.expert > 1) {
         LHI_TRY(try_dispatchers(&l, err));
         LHI_TRY(try_expert_overlaps(&l, err));

@@ -175,7 +175,8 @@ static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
 /* Checks that Megatron-LM supports the recomputation. Rejects selective
  * recomputation with dense MLPs: fused kernels recompute norms and activation
  * functions, and Megatron-LM has a name only for those of experts. Rejects full
- * recomputation with overlapped expert communication. */
+ * recomputation with overlapped expert communication, and recomputed shared
+ * experts with overlapped ones. */
 static lh_status check_megatron_recompute(const lh_job *job,
                                           const lhi_config *c, lh_error *err)
 {
@@ -194,6 +195,13 @@ static lh_status check_megatron_recompute(const lh_job *job,
             "does not recompute norms and activation functions with "
             "delayed scaling; use training.recompute: full or none, "
             "or framework.fp8: none");
+    if (job->framework.overlap_shared_experts > 0 && c->layout.expert > 1 &&
+        c->recompute == LH_RECOMPUTE_MODULES &&
+        job->training.recompute_modules >> LH_MODULE_SHARED_EXPERTS & 1)
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "overlaps shared experts only if "
+                                "training.recompute does not list "
+                                "shared_experts");
     if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
         return fail_unsupported(
             LH_TARGET_MEGATRON, err,

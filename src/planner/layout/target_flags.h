@@ -14,6 +14,7 @@
 #define LHI_FLAG_EXPERT_OVERLAP "--overlap-moe-expert-parallel-comm"
 #define LHI_FLAG_SHARED_OVERLAP "--moe-shared-expert-overlap"
 #define LHI_FLAG_RECOMPUTE_MODULES "--recompute-modules"
+#define LHI_FLAG_OPTIMIZER_INSTANCES "--num-distributed-optimizer-instances"
 /* torchtitan */
 #define LHI_FLAG_COMPILE "--compile.enable"
 #define LHI_FLAG_ASYNC_TENSOR "--compile.enable-async-tensor-parallel"
