@@ -186,29 +186,51 @@ void cli_plan_search(cli *c, const lh_plan *p)
 
 /* --- options of the training program ------------------------------------- */
 
+/* Formats the plan's time with all advised options: "-4.2 %, 5.3 s, with all 3
+ * advised"; "" unless several are advised. */
+static const char *format_together(const lh_plan *p, char *text, size_t room)
+{
+    char time[CLI_TIME_TEXT];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_flags; i++)
+        n += p->flags[i].advised;
+    *text = '\0';
+    if (n > 1)
+        snprintf(text, room, "%+.1f %%, %s, with all %" PRIu32 " advised",
+                 cli_percent_slower((double)p->flags_ns,
+                                    (double)p->best.iteration_ns),
+                 cli_plan_time(p, (double)p->flags_ns, time), n);
+    return text;
+}
+
 void cli_plan_flags_gain(cli *c, const lh_plan *p)
 {
     enum { MOST = 3 };
     const double matters = 0.01;
     uint32_t shown = 0;
+    char text[200];
     for (uint32_t i = 0; i < p->n_flags && shown < MOST; i++) {
         const lh_flag_advice *f = &p->flags[i];
         char time[CLI_TIME_TEXT];
-        if (f->gain <= matters)
-            break;
+        if (f->gain <= matters || !f->advised)
+            continue;
         cli_wrap(c, shown++ ? "" : "flags", "%+.1f %%, %s, with %s (%s)",
                  -100 * f->gain,
                  cli_plan_time(p, (double)f->iteration_ns, time), f->flag,
                  f->certainty);
     }
+    if (shown && *format_together(p, text, sizeof text))
+        cli_wrap(c, "", "%s", text);
 }
 
 /* Fills a table with the iteration time and the memory under each option. */
 static void fill_flags(const lh_plan *p, cli_table *t)
 {
-    static const char *const head[] = {"#iteration", "#change", "#peak memory",
-                                       "option", "key of the job"};
-    cli_table_row(t, 5, head);
+    static const char *const head[] = {"#iteration",   "#change",
+                                       "#peak memory", "",
+                                       "option",       "key of the job"};
+    char text[200];
+    cli_table_row(t, 6, head);
     for (uint32_t i = 0; i < p->n_flags; i++) {
         const lh_flag_advice *f = &p->flags[i];
         char time[CLI_TIME_TEXT], change[40], memory[40];
@@ -216,9 +238,12 @@ static void fill_flags(const lh_plan *p, cli_table *t)
         snprintf(change, sizeof change, "%+.2f %%", -100 * f->gain);
         snprintf(memory, sizeof memory, "%.1f GiB",
                  (double)f->peak_memory_bytes / 0x1p30);
-        const char *cells[] = {time, change, memory, f->flag, f->key};
-        cli_table_row(t, 5, cells);
+        const char *cells[] = {
+            time, change, memory, f->advised ? "advised" : "", f->flag, f->key};
+        cli_table_row(t, 6, cells);
     }
+    if (*format_together(p, text, sizeof text))
+        cli_table_note(t, text);
 }
 
 void cli_plan_flags(cli *c, const lh_plan *p)

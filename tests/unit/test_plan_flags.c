@@ -124,8 +124,33 @@ static void recomputed_modules_fit_into_memory(void)
     }
 }
 
+/* The advised changes together, as a job of their own. Of two dispatchers and
+ * two overlaps only one each is advised. */
+static void advised_changes_hold_together(void)
+{
+    lh_plan *p = make("80", "none", "", "");
+    const lh_flag_advice *deepep = find(p, "training.dispatcher: deepep");
+    const lh_flag_advice *other = find(p, "training.dispatcher: hybridep");
+    const lh_flag_advice *tensor = find(p, "framework.overlap.tensor: 0.82");
+    lh_plan *with = make("80", "none", ", dispatcher: deepep",
+                         ", overlap: {tensor: 0.82}, gradients: bf16, "
+                         "reduce: bf16");
+    CHECK(deepep && deepep->advised && other && !other->advised);
+    CHECK(tensor && tensor->advised);
+    if (p && with) {
+        CHECK_INT(p->flags_ns, with->best.iteration_ns);
+        CHECK(p->flags_ns < p->flags[0].iteration_ns);
+        for (uint32_t i = 0; i < with->n_flags; i++)
+            CHECK(!with->flags[i].advised);
+        CHECK_INT(with->flags_ns, -1);
+    }
+    lh_plan_free(with);
+    lh_plan_free(p);
+}
+
 int main(void)
 {
+    RUN(advised_changes_hold_together);
     RUN(each_gain_is_that_of_a_plan);
     RUN(recomputed_modules_fit_into_memory);
     return test_summary();

@@ -281,7 +281,8 @@ typedef struct lh_flag_advice {
     int64_t iteration_ns;
     double gain; /* saved fraction of the plan's iteration; below 0: slower */
     int64_t peak_memory_bytes; /* of the fullest GPU */
-    const char *certainty;     /* "modelled": by the cost model */
+    bool advised;          /* one of the changes that together are fastest */
+    const char *certainty; /* "modelled": by the cost model */
 } lh_flag_advice;
 
 /* Errors of predicted iteration times in published runs of one kind, which
@@ -383,9 +384,11 @@ struct lh_plan {
     const lh_link_advice *network;
     int64_t network_ns, network_now_ns;
     /* With job->target: possible changes of single options, by iteration time;
-     * none for elastic plans. */
+     * none for elastic plans. And the iteration time with all advised ones; -1:
+     * none is advised. */
     uint32_t n_flags;
     const lh_flag_advice *flags;
+    int64_t flags_ns;
     const lh_plan_breakdown *breakdown; /* NULL: absent from the file */
     uint32_t n_dimension_alternatives;
     const lh_plan_dimension_alternative *dimension_alternatives;

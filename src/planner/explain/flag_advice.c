@@ -18,19 +18,25 @@
 /* Capacity for a key or a list of options, in bytes. */
 enum { FLAG_TEXT = 200, MOST_FLAGS = 16 };
 
-/* The list under construction. */
-typedef struct flag_list {
-    const lh_plan *plan;
-    lhi_arena *mem;
-    lh_flag_advice *flags;
-    uint32_t n;
-} flag_list;
-
 /* A plan with changed options: its job, recomputation, and its times. */
 typedef struct changed_plan {
     lh_job job;
     lh_choice choice;
 } changed_plan;
+
+/* A change of the list with the plan that it leads to. */
+typedef struct flag_change {
+    lh_flag_advice advice;
+    changed_plan plan;
+} flag_change;
+
+/* The list under construction. */
+typedef struct flag_list {
+    const lh_plan *plan;
+    lhi_arena *mem;
+    flag_change *changes;
+    uint32_t n;
+} flag_list;
 
 /* Returns the plan's job and choice, for changes. */
 static changed_plan start_change(const flag_list *l)
@@ -76,17 +82,19 @@ static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
                           const char *flag, lh_error *err)
 {
     const double now = (double)l->plan->best.iteration_ns;
-    lh_flag_advice *f = &l->flags[l->n];
+    flag_change *f = &l->changes[l->n];
     if (c->choice.iteration_ns == l->plan->best.iteration_ns ||
         l->n == MOST_FLAGS)
         return LH_OK;
-    *f = (lh_flag_advice){.key = lhi_arena_strdup(l->mem, key),
-                          .flag = lhi_arena_strdup(l->mem, flag),
-                          .iteration_ns = c->choice.iteration_ns,
-                          .gain = 1 - (double)c->choice.iteration_ns / now,
-                          .peak_memory_bytes = c->choice.peak_memory_bytes,
-                          .certainty = "modelled"};
-    if (!f->key || !f->flag)
+    f->advice =
+        (lh_flag_advice){.key = lhi_arena_strdup(l->mem, key),
+                         .flag = lhi_arena_strdup(l->mem, flag),
+                         .iteration_ns = c->choice.iteration_ns,
+                         .gain = 1 - (double)c->choice.iteration_ns / now,
+                         .peak_memory_bytes = c->choice.peak_memory_bytes,
+                         .certainty = "modelled"};
+    f->plan = *c;
+    if (!f->advice.key || !f->advice.flag)
         return lhi_fail_nomem(err);
     l->n++;
     return LH_OK;
@@ -317,38 +325,102 @@ static lh_status try_modules(flag_list *l, lh_error *err)
 }
 
 /* Orders changes by iteration time, for qsort(); equal times by key. */
-static int compare_flags(const void *x, const void *y)
+static int compare_changes(const void *x, const void *y)
 {
-    const lh_flag_advice *a = x, *b = y;
+    const lh_flag_advice *a = &((const flag_change *)x)->advice;
+    const lh_flag_advice *b = &((const flag_change *)y)->advice;
     if (a->iteration_ns != b->iteration_ns)
         return a->iteration_ns < b->iteration_ns ? -1 : 1;
     return strcmp(a->key, b->key);
+}
+
+/* Sets the options in *to that *from has at other values than the plan. */
+static void adopt_options(const flag_list *l, const changed_plan *from,
+                          changed_plan *to)
+{
+    const lh_job *now = l->plan->job, *job = &from->job;
+    const lh_framework *was = &now->framework, *f = &job->framework;
+    lh_framework *out = &to->job.framework;
+    if (job->training.dispatcher != now->training.dispatcher)
+        to->job.training.dispatcher = job->training.dispatcher;
+    if (f->overlap_expert > was->overlap_expert ||
+        f->overlap_shared_experts > was->overlap_shared_experts) {
+        out->overlap_expert = f->overlap_expert;
+        out->overlap_shared_experts = f->overlap_shared_experts;
+    }
+    if (f->overlap_tensor > was->overlap_tensor)
+        out->overlap_tensor = f->overlap_tensor;
+    if (f->gradients != was->gradients) {
+        out->gradients = f->gradients;
+        out->reduce = f->reduce;
+    }
+    if (f->kernels != was->kernels)
+        out->kernels = f->kernels;
+    if (job->training.recompute != now->training.recompute ||
+        job->training.recompute_modules != now->training.recompute_modules) {
+        to->job.training.recompute = job->training.recompute;
+        to->job.training.recompute_modules = job->training.recompute_modules;
+        to->choice.recompute = from->choice.recompute;
+    }
+    if (from->choice.layout.sharding != l->plan->best.layout.sharding)
+        to->choice.layout.sharding = to->job.layout.sharding =
+            from->choice.layout.sharding;
+}
+
+/* Marks the changes that together are fastest as advised, greedily in the
+ * list's order, and computes their iteration time into *all_ns; -1: none. */
+static lh_status combine_changes(flag_list *l, int64_t *all_ns, lh_error *err)
+{
+    changed_plan all = start_change(l);
+    *all_ns = -1;
+    for (uint32_t i = 0; i < l->n && l->changes[i].advice.gain > 0; i++) {
+        changed_plan next = all;
+        bool fits;
+        adopt_options(l, &l->changes[i].plan, &next);
+        LHI_TRY(evaluate_change(l, &next, &fits, err));
+        if (!fits || next.choice.iteration_ns >= all.choice.iteration_ns)
+            continue;
+        all = next;
+        l->changes[i].advice.advised = true;
+        *all_ns = all.choice.iteration_ns;
+    }
+    return LH_OK;
+}
+
+/* Fills the list with all possible changes for the plan's target. */
+static lh_status list_changes(flag_list *l, lh_error *err)
+{
+    LHI_TRY(try_tensor_overlap(l, err));
+    if (l->plan->job->target == LH_TARGET_TORCHTITAN)
+        return try_compilation(l, err);
+    LHI_TRY(try_gradients(l, err));
+    LHI_TRY(try_modules(l, err));
+    LHI_TRY(try_sharding(l, err));
+    if (l->plan->best.layout.expert == 1)
+        return LH_OK;
+    LHI_TRY(try_dispatchers(l, err));
+    return try_expert_overlaps(l, err);
 }
 
 lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     flag_list l = {.plan = plan, .mem = mem};
     const lh_target target = plan->job->target;
+    lh_flag_advice *flags;
+    plan->flags_ns = -1;
     if ((target != LH_TARGET_MEGATRON && target != LH_TARGET_TORCHTITAN) ||
         plan->best.elastic)
         return LH_OK;
-    l.flags = LHI_NEW(mem, lh_flag_advice, MOST_FLAGS);
-    if (!l.flags)
+    l.changes = LHI_NEW(mem, flag_change, MOST_FLAGS);
+    flags = LHI_NEW(mem, lh_flag_advice, MOST_FLAGS);
+    if (!l.changes || !flags)
         return lhi_fail_nomem(err);
-    LHI_TRY(try_tensor_overlap(&l, err));
-    if (target == LH_TARGET_TORCHTITAN)
-        LHI_TRY(try_compilation(&l, err));
-    if (target == LH_TARGET_MEGATRON) {
-        LHI_TRY(try_gradients(&l, err));
-        LHI_TRY(try_modules(&l, err));
-        LHI_TRY(try_sharding(&l, err));
-    }
-    if (target == LH_TARGET_MEGATRON && plan->best.layout.expert > 1) {
-        LHI_TRY(try_dispatchers(&l, err));
-        LHI_TRY(try_expert_overlaps(&l, err));
-    }
-    qsort(l.flags, l.n, sizeof *l.flags, compare_flags);
-    plan->flags = l.flags;
+    LHI_TRY(list_changes(&l, err));
+    qsort(l.changes, l.n, sizeof *l.changes, compare_changes);
+    LHI_TRY(combine_changes(&l, &plan->flags_ns, err));
+    for (uint32_t i = 0; i < l.n; i++)
+        flags[i] = l.changes[i].advice;
+    plan->flags = flags;
     plan->n_flags = l.n;
     return LH_OK;
 }

@@ -125,6 +125,7 @@ static const lhi_schema_field flag_rows[] = {
     {"gain", LHI_REAL(lh_flag_advice, gain), .low = -1e9, .high = 1},
     {"peak_memory_bytes", LHI_INTEGER(lh_flag_advice, peak_memory_bytes),
      .most = INT64_MAX},
+    {"advised", LHI_BOOL(lh_flag_advice, advised)},
     {"certainty", LHI_STRING(lh_flag_advice, certainty)},
 };
 const lhi_schema lhi_flag_advice_table = {
