@@ -324,18 +324,15 @@ static void print_files(cli *c, const cli_plan_output *shown)
         cli_wrap(c, "report", "%s", shown->html);
 }
 
-/* Returns the last line on a screen without requested parts. */
-static const char *find_more(const lh_plan *p)
-{
-    return p->n_flags ? "--show " CLI_SHOW_NAMES ", or all"
-                      : "--show " CLI_SHOW_COMMON ", or all";
-}
+/* The last line on a screen without requested parts; the plan's options name
+ * their own part. */
+#define MORE "--show " CLI_SHOW_COMMON ", or all"
 
 /* Returns the number of lines that follow the screen's parts: the paths of the
  * written files and the note about further parts. */
-static uint32_t count_last_lines(const lh_plan *p, const cli_plan_output *shown)
+static uint32_t count_last_lines(const cli_plan_output *shown)
 {
-    return cli_count_lines(find_more(p)) +
+    return cli_count_lines(MORE) +
            (shown->plan ? cli_count_lines(shown->plan) : 0) +
            (shown->html ? cli_count_lines(shown->html) : 0);
 }
@@ -343,7 +340,7 @@ static uint32_t count_last_lines(const lh_plan *p, const cli_plan_output *shown)
 void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
-    const uint32_t end = count_last_lines(p, shown);
+    const uint32_t end = count_last_lines(shown);
     const uint32_t used =
         end + print_piece_within(c, p, print_plan, 0, UINT32_MAX);
     uint32_t room = all                       ? UINT32_MAX
@@ -362,7 +359,7 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
             parts[i].print(c, p);
     print_files(c, shown);
     if (!shown->parts)
-        cli_wrap(c, "more", "%s", find_more(p));
+        cli_wrap(c, "more", MORE);
     else if (all && p->n_network && !(shown->parts & CLI_SHOW_NETWORK))
         cli_wrap(c, "more", "--show network: recommended link settings");
 }

@@ -219,8 +219,9 @@ void cli_plan_flags_gain(cli *c, const lh_plan *p)
                  cli_plan_time(p, (double)f->iteration_ns, time), f->flag,
                  f->certainty);
     }
-    if (shown && *format_together(p, text, sizeof text))
-        cli_wrap(c, "", "%s", text);
+    format_together(p, text, sizeof text);
+    if (shown)
+        cli_wrap(c, "", "%s%s--show flags", text, *text ? ": " : "all: ");
 }
 
 /* Fills a table with the iteration time and the memory under each option. */
