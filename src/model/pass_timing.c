@@ -22,9 +22,14 @@ static double compute_exposed(double ns, double behind, double sms)
     return fmax(ns - behind, sms * ns);
 }
 
-/* Returns the fraction of the SMs that the job's dispatcher occupies. */
-static double find_sm_share(lh_dispatcher dispatcher)
+/* Returns the fraction of the SMs that the job's dispatcher occupies; 0 with a
+ * given efficiency of passes, which covers their contention. */
+static double find_sm_share(const lhi_cost_context *p)
 {
+    const lh_dispatcher dispatcher = p->job->training.dispatcher;
+
+    if (p->by_efficiency)
+        return 0;
     return (double)(dispatcher == LH_DISPATCHER_HYBRIDEP ? HYBRIDEP_SMS
                                                          : DEEPEP_SMS) /
            H100_SMS;
@@ -43,13 +48,14 @@ static double compute_own_time(const lhi_cost_context *p, const lhi_work *work)
  * the first combined pass, and as many backward passes after the last one. On
  * the critical path these are the passes of `pipeline` microbatches (warm-up
  * count in get_pp_rank_microbatches(), schedules.py of Megatron Core 0.16). A
- * lower bound has none. */
+ * lower bound has none, nor has a given efficiency, which is that of all
+ * passes. */
 static double compute_unpaired_share(const lhi_cost_context *p)
 {
     const lh_layout *l = p->layout;
     double microbatches;
 
-    if (p->is_lower_bound)
+    if (p->is_lower_bound || p->by_efficiency)
         return 0;
     microbatches = p->job->training.global_batch /
                    ((double)l->data * (double)l->micro_batch);
@@ -68,7 +74,7 @@ static void hide_behind_other_pass(const lhi_cost_context *p,
                                    double dispatch, double combine,
                                    lhi_hidden_exchange *out)
 {
-    const double sms = find_sm_share(p->job->training.dispatcher);
+    const double sms = find_sm_share(p);
     const double mlp_f = compute_own_time(p, &experts->routed.f);
     const double mlp_d = compute_own_time(p, &experts->routed.d);
     const double mlp_w = compute_own_time(p, &experts->routed.w);
@@ -95,7 +101,7 @@ static void hide_behind_shared_experts(const lhi_cost_context *p,
                                        double dispatch, double combine,
                                        lhi_hidden_exchange *out)
 {
-    const double sms = find_sm_share(p->job->training.dispatcher);
+    const double sms = find_sm_share(p);
     const double share = p->job->framework.overlap_shared_experts;
     const lhi_pass_work *up = &experts->shared_up;
     const lhi_pass_work *down = &experts->shared_down;
