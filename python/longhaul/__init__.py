@@ -162,4 +162,6 @@ __all__ = [
     "schedule",
     "simulate",
     "size",
+    "train",
+    "write_shards",
 ]

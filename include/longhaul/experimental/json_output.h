@@ -101,6 +101,11 @@ LH_API lh_status lh_optical_format(const lh_scenario *scenario,
                                    const lh_optical *optical, char **text,
                                    size_t *len, lh_error *err);
 
+/* Formats the means of all combinations and policies as JSON: `longhaul optical
+ * --sweep`. */
+LH_API lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep,
+                                         char **text, size_t *len,
+                                         lh_error *err);
 /* Formats the best sizes with their bounds as JSON: `longhaul size`. `options`:
  * those of the search. */
 LH_API lh_status lh_size_result_format(const lh_job *job,
