@@ -174,6 +174,9 @@ typedef struct lh_framework {
      * of another microbatch's pass in the opposite direction (combined 1F1B),
      * or that of the shared experts. */
     double overlap_expert, overlap_shared_experts;
+    /* Duration of an overlapped F and B, relative to their sum; 0: no F and B
+     * overlap. */
+    double overlap_f_b;
     lh_fp8 fp8;
     /* Expert products, their activation function and the 8-bit conversion form
      * one kernel; else one kernel each. */

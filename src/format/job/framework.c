@@ -193,6 +193,8 @@ static const lhi_schema_field overlap_rows[] = {
      .when = LHI_DEFAULTED},
     {"shared_experts", LHI_NUMBER(lh_framework, overlap_shared_experts),
      .high = 1, .when = LHI_DEFAULTED},
+    {"F+B", LHI_NUMBER(lh_framework, overlap_f_b), .high = 1,
+     LHI_OMIT_IF(lh_framework, overlap_f_b, 0)},
 };
 static const lhi_schema overlap_table = {
     LHI_ROWS("overlap", lh_framework, overlap_rows)};
@@ -258,6 +260,15 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
     if (f->fused_experts && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err,
                             LH_EINPUT, "%s has none", job->model->name);
+    const lhi_node *pairs = overlap ? lhi_node_find(overlap, "F+B") : NULL;
+    if (pairs && !(f->overlap_f_b > 0))
+        return lhi_doc_fail(r->doc, pairs, err, LH_EINPUT,
+                            "must be above 0; remove this key to run F and B "
+                            "one after the other");
+    if (pairs && (job->training.offload_share > 0 || job->layout.slices))
+        return lhi_doc_fail(
+            r->doc, pairs, err, LH_EINPUT, "cannot be combined with %s",
+            job->layout.slices ? "layout.slices" : "training.offload");
     if (f->overlap_tensor > 0 && job->layout.tensor == 1)
         return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err,
                             LH_EINPUT, "requires layout.tensor above 1");
