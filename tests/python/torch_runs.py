@@ -97,16 +97,46 @@ def on_ranks(ranks, job, *arguments):
                 for rank in range(ranks)]
 
 
+def _step_worker(worker):
+    """Makes a class of workers that run the tasks of a step during the next step:
+    neither before it begins, nor after it ends."""
+
+    class StepWorker(worker):
+        def __init__(self, name):
+            self.held = []
+            super().__init__(name)
+
+        def add(self, job):
+            self.held.append(job)
+
+        def release(self):
+            while self.held:
+                super().add(self.held.pop(0))
+
+        def finish(self):
+            done = threading.Event()
+            super().add(done.set)
+            while not done.wait(0.1) and self._thread.is_alive():
+                pass
+
+        def close(self, waits):
+            self.release()
+            super().close(waits)
+
+    return StepWorker
+
+
 class VirtualTime:
     """Replaces the clock of longhaul.torch on CPUs, before a runtime is made. A
     rank's clock advances by sleep() alone, and by a little with each reading. A
     message arrives when its sender's clock sent it, with the emulated link's delays,
-    so that other load changes no measured time."""
+    so that other load changes no measured time. The leader decides on a step during
+    the next one, however long that takes."""
 
     READING_NS = 100
 
     def __init__(self, rank):
-        from longhaul.torch import _clocks, _runtime, _transport
+        from longhaul.torch import _adapting, _clocks, _runtime, _transport
 
         self.now_ns, self.rank = 10**9, rank
         self.arrival = threading.local()  # of the message that a thread takes
@@ -141,6 +171,15 @@ class VirtualTime:
         _transport.Outlet.send = noted_send
         _transport.Inlet.post = noted_post
         _transport.Inlet._hold = hold
+        begin = _adapting.Leader.begin
+
+        def begin_after_decisions(leader, step):
+            leader._worker.finish()
+            begin(leader, step)
+            leader._worker.release()
+
+        _adapting.Worker = _step_worker(_transport.Worker)
+        _adapting.Leader.begin = begin_after_decisions
 
     def read(self):
         if hasattr(self.arrival, "ns"):
