@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -79,6 +80,13 @@ def children(pid):
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)],
                             capture_output=True, text=True, check=False)
     return [int(word) for word in listed.stdout.split()]
+
+
+def is_stopped(pid):
+    with contextlib.suppress(OSError):
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def begin(*more, env=None, under=(), form=("--json",)):
@@ -343,21 +351,30 @@ def lost_hosts(port, lost, more=()):
 
 @test
 def a_site_is_lost():
-    """The hosts of the other replica run the lost ranks in their place."""
+    """The hosts of the other replica run the lost ranks in their place. Before, an
+    event stops these ranks, so that the run cannot end."""
     prepare()
-    for _ in range(5):
-        with reserved_port() as port:
-            started = lost_hosts(port, [4, 5, 6, 7])
-            ends = [one.communicate(timeout=HANGS) for one in started]
-        codes = [one.returncode for one in started]
-        errors = "".join(err for _, err in ends)
-        if not check(codes[:4] == [0] * 4, f"{codes} {errors}"):
-            return
-        found = json.loads(ends[0][0])
-        if found["restarts"] and codes[4:] == [-9] * 4:  # not ended before
-            break
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    write("events.yaml", "longhaul: events/1\nevents:\n" + "".join(
+        f"  - {{at: 52, rank: {rank}, process: stopped, pause: 3600}}\n"
+        for rank in range(4, RANKS)))
+    with reserved_port() as port:
+        started = srun(port, "--max-restarts", "9", "--silence", "600s",
+                       "--events", "events.yaml")
+        until((WORK / "run/step-00000050").exists, started[0])
+        until(lambda: all(any(map(is_stopped, children(one.pid)))
+                          for one in started[4:]), started[0])
+        for one in started[4:]:
+            one.kill()
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    codes = [one.returncode for one in started]
+    errors = "".join(err for _, err in ends)
+    if not check(codes == [0] * 4 + [-9] * 4, f"{codes} {errors}"):
+        return
     check(all(f"rank {i + 4} has not restarted: rank {i}'s host runs it" in
               ends[i][1] for i in range(4)), errors)
+    found = json.loads(ends[0][0])
+    check(found["restarts"], errors)
     check_same(found, "a lost site")
 
 

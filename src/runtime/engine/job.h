@@ -85,6 +85,7 @@ typedef struct lhi_job {
     bool emulates;
     bool launched; /* one rank per process, started externally */
     bool follows;  /* ... which is not rank 0: rank 0 ends the run */
+    bool replaces; /* this process runs a lost rank of another host */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     uint64_t data_fingerprint;

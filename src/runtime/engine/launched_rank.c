@@ -146,6 +146,7 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     other.rank = tcp.rank = s->replaced[index - 1];
     other.tcp = &tcp;
     other.failure = &s->failure[index];
+    s->job->replaces = true;
     /* If it cannot join, the rank itself has, or the attempt fails. */
     if (!is_rank_missing(alone, s, index) ||
         open_endpoint(&other, &net, &ignored) != LH_OK)

@@ -49,6 +49,8 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
                                        uint64_t step, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
+    if (job->replaces) /* the events were those of the lost process */
+        return LH_OK;
     for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
         const lh_event *e = timeline->effects[i].event;
         bool *is_done = job->record ? &job->record->events_done[i] : NULL;
