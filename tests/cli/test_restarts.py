@@ -3,7 +3,6 @@
 """Runs that lose ranks and restart from their last checkpoint. Their weights
 and losses are those of an undisturbed run."""
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -122,30 +121,40 @@ def check_same(found, name):
           f"{name}: weights")
 
 
-def disturbed(number, which, *more):
-    """Signals ranks of a local run after its first checkpoint; again if the run
+def disturbed(number, victim, *more):
+    """Signals a rank of a local run after its first checkpoint; again if the run
     has ended before. Returns its result and standard error."""
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
         process = begin("--ranks", "local", "--max-restarts", "3", *more)
         ranks = ranks_after_checkpoint(process)
-        send(number, [pid for i, pid in enumerate(ranks) if i in which])
+        send(number, ranks[victim:victim + 1])
         out, err = process.communicate(timeout=HANGS)
         found = json.loads(out) if process.returncode == 0 else {}
-        if not check(process.returncode == 0, f"{which}: {err}"):
+        if not check(process.returncode == 0, f"{victim}: {err}"):
             break
         if found["restarts"]:
             return found, err
     return {"restarts": []}, ""
 
 
+def write_kills(steps, more=""):
+    """Writes events that kill each rank in its step."""
+    write("events.yaml", "longhaul: events/1\nevents:\n" + "".join(
+        f"  - {{at: {step}, rank: {rank}, process: killed}}\n"
+        for rank, step in steps.items()) + more)
+
+
 @test
 def one_of_eight_ranks_is_killed():
     prepare()
-    found, err = disturbed(signal.SIGKILL, [5], "--adapt", "--html", "run.html")
-    check("rank 5: killed by signal 9 (Killed); all ranks restart from the "
-          "checkpoint of step " in err and "(restart 1 of at most 3)" in err,
-          err)
+    write_kills({5: 52})
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    found = json_case("a rank", [
+        *TRAIN, "--checkpoint", "run", "--ranks", "local", "--max-restarts", "3",
+        "--events", "events.yaml", "--adapt", "--html", "run.html"],
+        err=r"rank 5: killed by signal 9 \(Killed\); all ranks restart from the "
+            r"checkpoint of step 50 \(restart 1 of at most 3\)")
     check(len(found["restarts"]) == 1 and ">restart<" in read("run.html"),
           found["restarts"])
     check_same(found, "a rank")
@@ -157,9 +166,8 @@ def a_replica_is_lost():
     """Events kill its ranks. The schedule is again that of the first step to be
     repeated. Another rank pauses."""
     prepare()
-    write("events.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" + "".join(
-        f"  - {{at: 52, rank: {rank}, process: killed}}\n" for rank in range(4)) +
-        "  - {at: 120, rank: 6, process: stopped, pause: 50}\n")
+    write_kills(dict.fromkeys(range(4), 52),
+                "  - {at: 120, rank: 6, process: stopped, pause: 0.05}\n")
     shutil.rmtree(WORK / "run", ignore_errors=True)
     found = json_case("a replica", [
         *TRAIN, "--checkpoint", "run", "--ranks", "local", "--max-restarts", "4",
@@ -191,7 +199,7 @@ def restarts_are_printed():
 @long_test
 def a_rank_is_stopped():
     prepare()
-    found, err = disturbed(signal.SIGSTOP, [6], "--silence", "3s")
+    found, err = disturbed(signal.SIGSTOP, 6, "--silence", "3s")
     check("rank 6: silent for " in err, err)
     check_same(found, "a stopped rank")
 
@@ -298,30 +306,21 @@ def ranks_of(started):
     return {pid for one in started for pid in children(one.pid)}
 
 
-def has_restarted(started, before):
-    return len(ranks_of(started) - before) == len(started)
-
-
-def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
-    """Signals ranks, one after the other; returns rank 0's result and the
-    errors of all."""
+def srun_disturbed(victim, number, *more):
+    """Signals a rank; returns rank 0's result and the errors of all."""
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
         with reserved_port() as port:
             started = srun(port, "--max-restarts", "5", *more)
             until(has_saved, started[0])
-            for victim in victims:
-                before = ranks_of(started)
-                send(number, children(started[victim].pid))
-                until(functools.partial(has_restarted, started, before),
-                      started[0])
+            send(number, children(started[victim].pid))
             ends = [one.communicate(timeout=HANGS) for one in started]
         codes = [one.returncode for one in started]
         errors = "".join(err for _, err in ends)
         if not check(codes == [0] * RANKS, f"{codes} {errors}"):
             break
         found = json.loads(ends[0][0])
-        if len(found["restarts"]) == len(victims):
+        if len(found["restarts"]) == 1:
             return found, errors
     return {"restarts": []}, ""
 
@@ -329,8 +328,20 @@ def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
 @test
 def ranks_of_srun_are_killed():
     prepare()
-    victims = [0] if has_few_cases() else [3, 0]
-    found, errors = srun_disturbed(*victims)
+    victims = {0: 102} if has_few_cases() else {3: 52, 0: 102}
+    write_kills(victims)
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    with reserved_port() as port:
+        started = srun(port, "--max-restarts", "5", "--silence", "600s",
+                       "--events", "events.yaml")
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    codes = [one.returncode for one in started]
+    errors = "".join(err for _, err in ends)
+    if not check(codes == [0] * RANKS, f"{codes} {errors}"):
+        return
+    found = json.loads(ends[0][0])
+    check([one["step"] for one in found["restarts"]] ==
+          [step - 2 for step in victims.values()], found["restarts"])
     check("longhaul: rank 0: killed by signal 9 (Killed); all ranks restart "
           in errors and errors.count("all ranks restart") == len(victims), errors)
     check(len(victims) == 1 or
@@ -351,8 +362,8 @@ def lost_hosts(port, lost, more=()):
 
 @test
 def a_site_is_lost():
-    """The hosts of the other replica run the lost ranks in their place. Before, an
-    event stops these ranks, so that the run cannot end."""
+    """The hosts of the other replica run the lost ranks in their place. Events
+    stop these ranks first, so that the run cannot end before the loss."""
     prepare()
     shutil.rmtree(WORK / "run", ignore_errors=True)
     write("events.yaml", "longhaul: events/1\nevents:\n" + "".join(
@@ -409,8 +420,7 @@ def a_site_is_back():
 @long_test
 def a_rank_of_srun_is_stopped():
     prepare()
-    found, errors = srun_disturbed(2, number=signal.SIGSTOP,
-                                   more=["--silence", "2s"])
+    found, errors = srun_disturbed(2, signal.SIGSTOP, "--silence", "2s")
     check("longhaul: rank 2: silent for " in errors, errors)
     check_same(found, "a stopped rank of srun")
 
