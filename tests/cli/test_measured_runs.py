@@ -215,7 +215,11 @@ def a_run_is_measured_with_ranks_that_share_layers_and_experts():
              out="from measured passes")
         planned, took = (json.loads(read("next.json"))["iteration_s"],
                          middle_half(found))
-        check(abs(planned / took - 1) < 0.1, f"{degrees}: {planned}, {took}")
+        # The profile's overhead completes the prediction to the measured time. It
+        # is never negative: passes that waited for their groups count too much.
+        is_exact = json.loads(read("profile.json"))["iteration_us"] > 0.01
+        check(-2e-6 < planned - took < (2e-6 if is_exact else 0.1 * took),
+              f"{degrees}: {planned}, {took}")
 
 
 @test
