@@ -154,16 +154,16 @@ typedef struct lh_train_options {
      * s, with rails 1.6 s. 0: "local" 10 s; "tcp" and "ucx" 3.5 s, with rails
      * 10 s. */
     int64_t silence_ns;
-    /* Ranks that are processes; cpu: with a checkpoint folder. After the loss
-     * of a rank (killed, silent, or ended without an error), all ranks restart
-     * from the newest checkpoint, timed: after the last iteration, at most this
-     * often; each restart is a
-     * `warning`. Iterations after the checkpoint are repeated, with `progress`.
-     * Errors that a rank reports end the run. Ranks that mpirun or srun started
-     * then run in child processes of the started ones, which supervise them.
-     * A restarted run begins with the initial schedule; `reschedule` is called
-     * again for its first step, and `adapt` measures again. LH_EINVAL: no
-     * checkpoint folder, "inproc", or `profiles`. 0: the loss ends the run. */
+    /* Maximum number of restarts after the loss of a rank (killed, silent, or
+     * ended without an error); 0: the loss ends the run. The ranks must be
+     * processes. All ranks restart from the newest checkpoint, or on the timed
+     * device after the last iteration; each restart is a `warning`. Iterations
+     * after the checkpoint are repeated, with `progress`. Errors that a rank
+     * reports end the run. With restarts, ranks that mpirun or srun started run
+     * in child processes of the started ones, which supervise them. A restarted
+     * run begins with the initial schedule; `reschedule` is called again for
+     * its first step, and `adapt` measures again. LH_EINVAL: cpu without a
+     * checkpoint folder, "inproc", or `profiles`. */
     uint32_t max_restarts;
 } lh_train_options;
 

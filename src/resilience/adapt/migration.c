@@ -72,9 +72,9 @@ static lh_status find_host_migration(lhi_migration_history *tried,
 /* --- layers --------------------------------------------------------------- */
 
 /* Checks whether to search for a layer migration: while a device is or may be
- * slow, or layers are not in their initial chunk. Searches once per change of the
- * slowdowns and per assignment, and again when the expected remaining duration
- * has doubled. */
+ * slow, or layers are not in their initial chunk. Searches once per change of
+ * the slowdowns and per assignment, and again when the expected remaining
+ * duration has doubled. */
 static bool is_layer_search_due(lhi_migration_history *t,
                                 const lhi_migration_state *now)
 {

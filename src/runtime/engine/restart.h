@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Restarts a run whose rank was lost, from its last checkpoint. A process that
  * runs no rank itself forks and supervises them: all ranks of the transport
- * local, or the one rank of a process that mpirun or srun started. They share a
- * record of the run, which outlives every rank. */
+ * local, or the one rank of a process that mpirun or srun started, and ranks
+ * that it replaces. They share a record of the run, which outlives every rank.
+ */
 #ifndef LHI_RUNTIME_ENGINE_RESTART_H
 #define LHI_RUNTIME_ENGINE_RESTART_H
 
@@ -10,7 +11,8 @@
 
 #include <longhaul/experimental/events.h>
 
-/* Record of a run over its restarts, written by rank 0. */
+/* Record of a run over its restarts, written by rank 0, except for events_done,
+ * of which each rank writes its own. */
 struct lhi_run_record {
     size_t bytes;
     bool has_begun;
