@@ -151,10 +151,10 @@ lh_status lhi_journal_read(int journal, lhi_journal_entries *out, lh_error *err)
     return lhi_fail_nomem(err);
 }
 
-/* Checks whether the last iteration before `step` ran under another schedule
- * than the initial one. */
-static lh_status has_switched(const journal_copy *all, uint64_t step, bool *out,
-                              lh_error *err)
+/* Checks whether the last iteration before `step` ran under another schedule or
+ * data path than the initial one, or after a migration. */
+static lh_status has_switched(const journal_copy *all, uint64_t step,
+                              const lh_exec *initial, bool *out, lh_error *err)
 {
     entry head;
     lhi_switch row;
@@ -167,7 +167,7 @@ static lh_status has_switched(const journal_copy *all, uint64_t step, bool *out,
         LHI_TRY(lhi_switch_read(all->bytes + at + sizeof head, LHI_SWITCH_BYTES,
                                 &row, err));
         if (!row.is_refused)
-            *out = row.n_assignment > 0 ||
+            *out = row.n_assignment > 0 || row.path != initial->options.path ||
                    strcmp(row.to, lh_adapt_candidate(0)) != 0;
     }
     return LH_OK;
@@ -183,7 +183,7 @@ lh_status lhi_journal_begin_attempt(int journal, uint64_t step,
     lh_status status =
         ftruncate(journal, (off_t)all.size) == 0 ? LH_OK : fail_io(err);
     if (status == LH_OK)
-        status = has_switched(&all, step, &switched, err);
+        status = has_switched(&all, step, initial, &switched, err);
     if (status == LH_OK)
         status = append(journal, ENTRY_ATTEMPT, step, &none, err);
     lhi_switch back = {.step = step,
