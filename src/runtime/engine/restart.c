@@ -187,8 +187,13 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
         }
         restarts = status != LH_OK && is_loss &&
                    (!stop || atomic_load(job->stop_request) == LH_STOP_NO);
-        if (restarts)
-            LHI_TRY(prepare_restart(job, why.text, &restarts, err));
+        const lh_status ready =
+            restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;
+        if (ready != LH_OK) {
+            if (a->failure) /* no other process detects it */
+                a->failure->is_reporter = true;
+            return ready;
+        }
     } while (restarts);
     if (status != LH_OK && err)
         *err = why;

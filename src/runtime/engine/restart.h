@@ -59,7 +59,7 @@ typedef struct lhi_attempts {
     lh_status (*prepare)(void *context, lh_error *err);
     /* Shared memory in which the first rank stores its failure; NULL: these are
      * all ranks of the run. */
-    const lhi_attempt_failure *failure;
+    lhi_attempt_failure *failure;
 } lhi_attempts;
 
 /* Runs the ranks of `attempts`; after the loss of one again, as often as the
