@@ -180,6 +180,17 @@ static void bursts(void)
     CHECK_SHARE((double)r.counters.lost / (double)r.counters.sent, 0.01, 0.15);
 }
 
+/* The first packet of a link is lost as often as any other: messages of one
+ * packet, alone on the link. */
+static void first_packets(void)
+{
+    lh_packet_link link = a_link(100, 0.1 * MS, 1000);
+    link.load.loss = 0.5;
+    lh_packet_result r = simulate(&link, 256);
+    CHECK_SHARE((double)r.counters.lost / (double)r.counters.sent, 0.5, 0.2);
+    CHECK(r.counters.timeouts > 100);
+}
+
 /* Two parity packets of 34 recover all but the blocks with three losses. */
 static void redundancy(void)
 {
@@ -431,6 +442,7 @@ int main(void)
     RUN(queueing);
     RUN(long_flows);
     RUN(bursts);
+    RUN(first_packets);
     RUN(redundancy);
     RUN(equal_shares);
     RUN(hashing);

@@ -113,6 +113,17 @@ static void draw_losses(lhi_port *port)
     port->n_bad = s->loss > 0 ? draw_run(&port->random, burst) : 0;
 }
 
+/* Draws the channel's state before the first packet, which is lost with the
+ * same probability as any other. Both states are memoryless, so the rest of a
+ * run of losses is distributed as a whole one. */
+static void begin_losses(lhi_port *port)
+{
+    lhi_random start = {.state = ~port->random.state};
+    draw_losses(port);
+    if ((double)(lhi_random_next(&start) >> 11) * 0x1p-53 < port->spec->loss)
+        port->n_good = 0;
+}
+
 /* Checks whether the link loses its next packet. */
 static bool loses_next(lhi_port *port)
 {
@@ -223,7 +234,7 @@ void lhi_packet_sim_begin_port(lhi_packet_sim *sim, uint32_t i)
     port->ps_per_64k = (uint64_t)(1e12 * 0x1p16 / s->bytes_per_s + 0.5);
     port->latency_ps = PS_PER_NS * (uint64_t)s->latency_ns;
     port->random.state = lhi_mix64(sim->o->seed + (uint64_t)i * 2 + 1);
-    draw_losses(port);
+    begin_losses(port);
     if (s->from < sim->o->fabric->n_hosts)
         sim->hosts[s->from].port = i;
 }
