@@ -80,6 +80,8 @@ def invalid_values_are_rejected():
          err="--gbps is required")
     case("block", [*LINK, "--fec", "32+2", "--window-kib", "64"], 1,
          err="window_bytes: 65536 is less than a block")
+    case("buffer", [*LINK, "--buffer-kib", "1"], 1,
+         err="buffer_bytes: 1024 is less than a packet")
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",
                   many], 2, err="more than 4096 combinations")

@@ -399,6 +399,18 @@ static void errors(void)
     link = a_link(100, 1 * MS, 4e6);
     link.burst = 0.5;
     CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
+    link = a_link(100, 1 * MS, 4e6);
+    link.buffer_bytes = 1024;
+    CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
+    CHECK_STR(err.text,
+              "buffer_bytes: 1024 is less than a packet of 4096 bytes");
+    link = a_link(100, 1 * MS, 1e12);
+    link.messages = 10;
+    CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
+    link.messages = 1;
+    link.setting.fec_data = 1;
+    link.setting.fec_parity = 64;
+    CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
 
     const uint32_t other[] = {1, 0};
     const lhi_queue_pair pair = {0, 1};

@@ -19,6 +19,9 @@ enum {
     DELAY_TARGET_NS = 50000, /* of queues, for delay-based control */
 };
 
+/* Packets of a queue pair, over all its messages: their numbers are 32 bits. */
+static const double MOST_PACKETS = 0x1p31;
+
 const char *lh_packet_control_name(lh_packet_control control)
 {
     static const char *const names[] = {"none", "dcqcn", "delay"};
@@ -42,6 +45,28 @@ static lh_status check_range(double value, double least, double most,
     if (!(value >= least && value <= most))
         return lhi_fail(err, LH_EINVAL, "%s: %g is not in %g to %g", what,
                         value, least, most);
+    return LH_OK;
+}
+
+/* Checks that a packet fits a queue, and that the packets of a queue pair can
+ * be numbered. */
+static lh_status check_packets(const lh_packet_link *link, lh_error *err)
+{
+    const lh_link_setting *s = &link->setting;
+    double pairs = s->queue_pairs > 0 ? s->queue_pairs : 1;
+    double data = ceil(link->load.message_bytes / pairs / LH_PACKET_BYTES);
+    double parity =
+        s->fec_parity > 0 ? ceil(data / s->fec_data) * s->fec_parity : 0;
+    double messages = link->messages > 0 ? link->messages : 1;
+    if (link->buffer_bytes > 0 && link->buffer_bytes < LH_PACKET_BYTES)
+        return lhi_fail(err, LH_EINVAL,
+                        "buffer_bytes: %g is less than a packet of %g bytes",
+                        link->buffer_bytes, LH_PACKET_BYTES);
+    if ((data + parity) * messages > MOST_PACKETS)
+        return lhi_fail(err, LH_EINVAL,
+                        "message_bytes, messages: %g packets of a queue pair "
+                        "are more than %g",
+                        (data + parity) * messages, MOST_PACKETS);
     return LH_OK;
 }
 
@@ -85,7 +110,7 @@ static lh_status check(const lh_packet_link *link, lh_error *err)
                         "burst: %g is below 1 / (1 - loss), the mean of "
                         "independent losses",
                         link->burst);
-    return LH_OK;
+    return check_packets(link, err);
 }
 
 /* Returns the round trip without queues: latency both ways, and a packet's and
