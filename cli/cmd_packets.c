@@ -442,8 +442,42 @@ static void print_table(cli *c, const grid *g, const lh_packet_result *results)
     }
 }
 
+/* Names the settings and effects in the rows that the closed form does not
+ * model. */
+static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
+                          const lh_packet_result *results)
+{
+    const settings *set = c->settings;
+    bool drops = false, controls_rate = false, sprays_in_order = false;
+    for (uint32_t i = 0; i < g->n_rows; i++) {
+        const lh_link_setting *s = &links[i].setting;
+        drops |= results[i].counters.dropped > 0;
+        controls_rate |= links[i].control != LH_CONTROL_NONE;
+        sprays_in_order |= s->balancing == LH_BALANCING_SPRAY && s->paths > 1 &&
+                           s->recovery == LH_RECOVERY_GO_BACK_N;
+    }
+    const struct {
+        bool applies;
+        const char *name;
+    } omitted[] = {{drops, "dropped packets"},
+                   {controls_rate, "the start of congestion control"},
+                   {sprays_in_order, "go-back-n with spray"},
+                   {set->burst > 0, "--burst"},
+                   {set->variation_ns > 0, "--variation"},
+                   {set->timeout_ns > 0, "--timeout"}};
+    const char *between = "The formula does not model: ";
+    for (uint32_t i = 0; i < CLI_COUNT_OF(omitted); i++)
+        if (omitted[i].applies) {
+            cli_print(c, "%s%s", between, omitted[i].name);
+            between = ", ";
+        }
+    if (*between == ',')
+        cli_print(c, ".\n");
+}
+
 /* Prints the results for people. */
-static void print_text(cli *c, const grid *g, const lh_packet_result *results)
+static void print_text(cli *c, const grid *g, const lh_packet_link *links,
+                       const lh_packet_result *results)
 {
     const settings *set = c->settings;
     print_common(c, g);
@@ -454,6 +488,7 @@ static void print_text(cli *c, const grid *g, const lh_packet_result *results)
               "the seeds; \"formula\": a message by the closed form of the "
               "plans, against the mean message.\n",
               set->seeds, set->seeds == 1 ? "" : "s");
+    print_omitted(c, g, links, results);
 }
 
 /* Adds a row's settings to its JSON object. */
@@ -574,7 +609,7 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
     CLI_TRY(status);
     if (c->common.json)
         return print_json(c, g, links, results);
-    print_text(c, g, results);
+    print_text(c, g, links, results);
     return LH_OK;
 }
 

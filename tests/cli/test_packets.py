@@ -66,6 +66,24 @@ def every_option_changes_the_result():
 
 
 @test
+def settings_outside_the_closed_form_are_named():
+    note = "The formula does not model: "
+    for options, names in (
+            (["--loss", "1%"], None),
+            (["--loss", "1%", "--burst", "4"], "--burst."),
+            (["--variation", "5us", "--timeout", "9ms"],
+             "--variation, --timeout."),
+            (["--senders", "4", "--interface-gbps", "100", "--buffer-kib",
+              "40", "--control", "dcqcn"],
+             "dropped packets, the start of congestion control."),
+            (["--balancing", "spray", "--recovery", "go-back-n", "--paths",
+              "2"], "go-back-n with spray.")):
+        printed = run(*LINK, *options, "--seeds", "1").stdout
+        found = [line for line in printed.splitlines() if note in line]
+        check(found == ([note + names] if names else []), printed)
+
+
+@test
 def invalid_values_are_rejected():
     for option, value in (("--gbps", "0"), ("--latency", "5"), ("--loss", "60%"),
                           ("--loss", "x"), ("--message", "5XB"),
