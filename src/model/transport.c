@@ -202,6 +202,12 @@ double lhi_estimate_message_ns(const lhi_long_message *m)
         return INFINITY;
     if (!(m->loss > 0) || !(retry_ns > 0) || packets < 1)
         return m->latency_ns + send_ns / (1 - m->loss);
+    /* One packet each: only timeouts repeat them, however often. */
+    if (packets <= m->queue_pairs)
+        return m->latency_ns + send_ns +
+               compute_retry_delay(packets, send_ns,
+                                   timeout_round_trips * m->round_trip_ns,
+                                   m->loss);
     /* Each loss costs its queue pair a round trip; the others continue. */
     double losses = packets / m->queue_pairs * m->loss / (1 - m->loss);
     double late_ns;
@@ -215,8 +221,7 @@ double lhi_estimate_message_ns(const lhi_long_message *m)
     } else {
         late_ns = compute_go_back_delay(m, send_ns, packets, losses);
     }
-    double timeout_ns =
-        (timeout_round_trips + (packets > m->queue_pairs)) * m->round_trip_ns;
+    double timeout_ns = (timeout_round_trips + 1) * m->round_trip_ns;
     double waits =
         compute_timeout_probability(packets, m->queue_pairs, m->loss);
     return m->latency_ns + send_ns + late_ns +

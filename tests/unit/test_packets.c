@@ -191,6 +191,23 @@ static void first_packets(void)
     CHECK(r.counters.timeouts > 100);
 }
 
+/* A packet that is alone on its queue pair is repeated by timeouts, each after
+ * four round trips: the expected maximum of n geometric variables. */
+static void single_packets(void)
+{
+    const double n = 256, loss = 0.01;
+    lh_packet_link link = a_link(100, 1 * MS, n * 4096);
+    link.setting.queue_pairs = (uint32_t)n;
+    link.load.loss = loss;
+    double timeouts = 0;
+    for (int k = 1; k < 8; k++)
+        timeouts += 1 - pow(1 - pow(loss, k), n);
+    lh_packet_result r = simulate(&link, 256);
+    CHECK_SHARE(r.closed_form_ns, 1 * MS + n * 4096 / 12.5 + timeouts * 8 * MS,
+                0.02);
+    CHECK_SHARE(r.mean_ns, r.closed_form_ns, 0.1);
+}
+
 /* Two parity packets of 34 recover all but the blocks with three losses. */
 static void redundancy(void)
 {
@@ -455,6 +472,7 @@ int main(void)
     RUN(long_flows);
     RUN(bursts);
     RUN(first_packets);
+    RUN(single_packets);
     RUN(redundancy);
     RUN(equal_shares);
     RUN(hashing);
