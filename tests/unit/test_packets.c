@@ -223,6 +223,23 @@ static void redundancy(void)
     CHECK(simulate(&link, 1).median_ns > r.median_ns + 0.5 * MS);
 }
 
+/* Many queue pairs share an interface, so that the packets of a block are sent
+ * further apart than the timeout: nothing is sent again. */
+static void slow_blocks(void)
+{
+    lh_packet_link link = a_link(10, 0.01 * MS, 64 * 12 * 4096);
+    link.setting.recovery = LH_RECOVERY_GO_BACK_N;
+    link.setting.queue_pairs = 64;
+    link.setting.fec_data = 4;
+    link.setting.fec_parity = 1;
+    lh_packet_result r = simulate(&link, 1);
+    CHECK_INT(r.counters.retransmitted, 0);
+    CHECK_INT(r.counters.timeouts, 0);
+    /* A block is recovered before its parity is due. */
+    CHECK_INT(r.counters.sent, 64 * 12);
+    CHECK_SHARE(r.end_ns, 64 * 12 * 4096 / 1.25, 0.02);
+}
+
 /* Flows that share a path get equal rates; four hosts over one path. */
 static void equal_shares(void)
 {
@@ -474,6 +491,7 @@ int main(void)
     RUN(first_packets);
     RUN(single_packets);
     RUN(redundancy);
+    RUN(slow_blocks);
     RUN(equal_shares);
     RUN(hashing);
     RUN(congestion);

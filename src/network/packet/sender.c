@@ -230,6 +230,10 @@ static void send_next(lhi_packet_sim *sim, lhi_pair *pair)
                                .kind = LHI_PACKET_DATA};
     sim->counters.sent++;
     sim->counters.retransmitted += repeats;
+    /* The timeout counts from the first unanswered packet. */
+    if (pair->acked_ps == pair->sent_ps)
+        pair->progress_ps = sim->now_ps;
+    pair->sent_ps = sim->now_ps;
     pair->allowed_ps =
         sim->now_ps + lhi_control_send(sim, &pair->control, packet.bytes);
     lhi_packet_sim_forward(sim, pair->from, &packet);
@@ -369,15 +373,15 @@ void lhi_sender_receive_ack(lhi_packet_sim *sim, lhi_pair *pair,
         go_back(pair);
         pair->progress_ps = sim->now_ps;
     }
+    if (ack->stamp_ps > pair->acked_ps) {
+        pair->acked_ps = ack->stamp_ps;
+        pair->rtt_ps = sim->now_ps - ack->stamp_ps;
+    }
     if (is_selective) {
         if (ack->number >= pair->acked && ack->number < pair->next)
             acknowledge(pair, ack->number);
         if (ack->number > pair->highest_acked)
             pair->highest_acked = ack->number;
-        if (ack->stamp_ps > pair->acked_ps) {
-            pair->acked_ps = ack->stamp_ps;
-            pair->rtt_ps = sim->now_ps - ack->stamp_ps;
-        }
         find_overtaken(sim, pair);
     } else {
         pair->in_flight = pair->next - pair->acked;
@@ -391,6 +395,9 @@ void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair)
     pair->has_timer = false;
     if (pair->acked == pair->posted)
         return;
+    /* All packets are answered: the next one waits for the interface. */
+    if (pair->acked_ps == pair->sent_ps && can_send(sim, pair))
+        pair->progress_ps = sim->now_ps;
     if (sim->now_ps >= pair->progress_ps + timeout_ps) {
         sim->counters.timeouts++;
         lhi_control_time_out(sim, &pair->control);

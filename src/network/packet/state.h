@@ -95,6 +95,7 @@ typedef struct lhi_pair {
     uint32_t next_ready;    /* list of the host's ready queue pairs */
     bool is_ready, is_paced, has_timer, has_reorder_timer;
     uint64_t acked_ps, rtt_ps; /* latest acknowledged: sent at; round trip */
+    uint64_t sent_ps;          /* latest transmission */
     lhi_control_state control;
     /* Receiver: all below `expected` have arrived. */
     uint32_t expected;
