@@ -446,6 +446,16 @@ static void errors(void)
     link.setting.fec_parity = 64;
     CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
 
+    /* Go-back-N repeats whole blocks; the queue passes each tenth packet. */
+    link = a_link(10, 0.01 * MS, 32 * 4096);
+    link.load.interface_bytes_per_s = 100 * GBIT;
+    link.setting.recovery = LH_RECOVERY_GO_BACK_N;
+    link.setting.fec_data = 32;
+    link.setting.fec_parity = 8;
+    link.buffer_bytes = 4096;
+    run.progress = NULL;
+    CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINPUT);
+
     const uint32_t other[] = {1, 0};
     const lhi_queue_pair pair = {0, 1};
     const lhi_port_spec ports[] = {{.from = 0, .to = 2, .bytes_per_s = 1e9},

@@ -345,6 +345,7 @@ static void advance(lhi_packet_sim *sim, lhi_pair *pair, uint32_t cumulative)
 {
     if (cumulative <= pair->acked)
         return;
+    pair->n_timeouts = 0;
     pair->progress_ps = sim->now_ps;
     if (repeats_selectively(sim))
         for (uint32_t i = pair->acked; i < cumulative && i < pair->next; i++)
@@ -400,6 +401,8 @@ void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair)
         pair->progress_ps = sim->now_ps;
     if (sim->now_ps >= pair->progress_ps + timeout_ps) {
         sim->counters.timeouts++;
+        if (++pair->n_timeouts > MOST_TIMEOUTS)
+            sim->status = LH_EINPUT;
         lhi_control_time_out(sim, &pair->control);
         if (repeats_selectively(sim))
             /* Until the first ack the round trip is unknown. */

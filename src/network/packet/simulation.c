@@ -74,6 +74,12 @@ static lh_status run(lhi_packet_sim *sim, lh_error *err)
             o->progress(o->context, sim->counters.events))
             return lhi_fail(err, LH_ECANCELED, "stopped");
     }
+    if (sim->status == LH_EINPUT)
+        return lhi_fail(err, LH_EINPUT,
+                        "a queue pair makes no progress in %d timeouts: the "
+                        "timeout, the queue or the redundancy code does not "
+                        "suit the link",
+                        (int)MOST_TIMEOUTS);
     if (sim->status != LH_OK)
         return lhi_fail_nomem(err);
     if (sim->n_missing > 0)

@@ -67,7 +67,8 @@ typedef struct lhi_message_times {
 } lhi_message_times;
 
 /* Simulates all messages. `times`: one row for each message; `out`: counters.
- * LH_EINPUT: messages wait for each other; LH_ENOMEM. */
+ * LH_EINPUT: messages wait for each other, or a queue pair makes no progress;
+ * LH_ENOMEM. */
 lh_status lhi_packets_simulate(const lhi_packet_options *options,
                                lhi_message_times *times,
                                lh_packet_counters *out, lh_error *err);

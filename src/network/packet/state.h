@@ -6,7 +6,14 @@
 #include "base/random.h"
 #include "network/packet/simulation.h"
 
-enum { PS_PER_NS = 1000, ACK_BYTES = 64 };
+enum {
+    PS_PER_NS = 1000,
+    ACK_BYTES = 64,
+    /* Timeouts of a queue pair without progress that end the simulation, far
+     * above the 7 after which a network interface reports an error [InfiniBand
+     * Architecture Specification 1.4, retry count]. */
+    MOST_TIMEOUTS = 10000
+};
 
 /* Packet kinds. */
 typedef enum lhi_packet_kind {
@@ -96,6 +103,7 @@ typedef struct lhi_pair {
     bool is_ready, is_paced, has_timer, has_reorder_timer;
     uint64_t acked_ps, rtt_ps; /* latest acknowledged: sent at; round trip */
     uint64_t sent_ps;          /* latest transmission */
+    uint32_t n_timeouts;       /* since the last progress */
     lhi_control_state control;
     /* Receiver: all below `expected` have arrived. */
     uint32_t expected;
@@ -141,7 +149,7 @@ typedef struct lhi_packet_sim {
     uint64_t reorder_ps;
     uint32_t n_missing; /* messages that have not arrived */
     lh_packet_counters counters;
-    lh_status status; /* of an allocation */
+    lh_status status; /* LH_ENOMEM; LH_EINPUT: no progress */
 } lhi_packet_sim;
 
 /* --- ports --- */
