@@ -233,7 +233,7 @@ void lhi_packet_sim_begin_port(lhi_packet_sim *sim, uint32_t i)
     port->spec = s;
     port->ps_per_64k = (uint64_t)(1e12 * 0x1p16 / s->bytes_per_s + 0.5);
     port->latency_ps = PS_PER_NS * (uint64_t)s->latency_ns;
-    port->random.state = lhi_mix64(sim->o->seed + (uint64_t)i * 2 + 1);
+    port->random.state = lhi_mix64(lhi_mix64(sim->o->seed) + i);
     begin_losses(port);
     if (s->from < sim->o->fabric->n_hosts)
         sim->hosts[s->from].port = i;

@@ -122,7 +122,7 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     for (uint32_t i = 0; i < f->n_ports; i++)
         lhi_packet_sim_begin_port(sim, i);
     for (uint32_t i = 0; i < f->n_nodes; i++)
-        sim->spraying[i].state = lhi_mix64(~(o->seed + i));
+        sim->spraying[i].state = lhi_mix64(~(lhi_mix64(o->seed) + i));
     for (uint32_t i = 0; i < o->n_pairs; i++) {
         lhi_pair *p = &sim->pairs[i];
         p->from = o->pairs[i].from;
