@@ -235,8 +235,9 @@ static void slow_blocks(void)
     lh_packet_result r = simulate(&link, 1);
     CHECK_INT(r.counters.retransmitted, 0);
     CHECK_INT(r.counters.timeouts, 0);
-    /* A block is recovered before its parity is due. */
-    CHECK_INT(r.counters.sent, 64 * 12);
+    /* A block is recovered before its parity is due, except at the end, when few
+     * queue pairs share the interface. */
+    CHECK(r.counters.sent >= 64 * 12 && r.counters.sent <= 64 * 13);
     CHECK_SHARE(r.end_ns, 64 * 12 * 4096 / 1.25, 0.02);
 }
 

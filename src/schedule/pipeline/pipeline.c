@@ -604,7 +604,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dp_priority = p->dp_priority;
     all.bidirectional = p->bidirectional;
     all.overlap_f_b = p->overlap_f_b;
-    all.n_slices = p->n_slices;
+    all.n_slices = p->n_slices > 1 ? p->n_slices : 0;
     all.slice_attention = p->slice_attention;
     if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
