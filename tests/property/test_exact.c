@@ -45,8 +45,9 @@ typedef struct everything {
 } everything;
 
 static lh_status time_partition(void *context, const uint32_t *layers,
-                                int64_t *ns, lh_error *err)
+                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {
+    (void)useless_ns;
     everything *e = context;
     lhi_config config = e->config;
     lhi_built_layout built;

@@ -13,10 +13,11 @@
 typedef struct two_ranks {
     uint32_t n_chunks;
     const char *method;
+    bool prunes; /* times that are no use are not computed */
 } two_ranks;
 
-static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
-                         lh_error *err)
+static lh_status time_of(void *context, const uint32_t *layers,
+                         int64_t useless_ns, int64_t *ns, lh_error *err)
 {
     const two_ranks *t = context;
     lh_chunk chunks[8] = {{0}};
@@ -47,6 +48,8 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
         status = lh_simulate(p, s, NULL, &timeline, err);
     if (status == LH_OK)
         *ns = lh_timeline_makespan(timeline);
+    if (t->prunes && *ns >= useless_ns)
+        *ns = INT64_MAX;
     lh_timeline_free(timeline);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -82,7 +85,7 @@ static void all_of_twelve_layers(void)
     lh_error err = {0};
     for (int m = 0; m < 2; m++)
         for (uint32_t chunks = 2; chunks <= 6; chunks += 2) {
-            two_ranks t = {chunks, methods[m]};
+            two_ranks t = {chunks, methods[m], false};
             lhi_partition p = {12, chunks, 3, time_of, &t, false, 0};
             uint32_t best[6] = {0};
             int64_t ns = INT64_MAX;
@@ -94,11 +97,11 @@ static void all_of_twelve_layers(void)
     CHECK_INT(asked, 366);
     CHECK_INT(least, 78200000000);
     uint32_t equal[] = {2, 2, 2, 2, 2, 2}, found[] = {3, 4, 3, 2};
-    two_ranks six = {6, "dorapp"}, four = {4, "dorapp"};
+    two_ranks six = {6, "dorapp", false}, four = {4, "dorapp", false};
     int64_t ns;
-    CHECK_OK(time_of(&six, equal, &ns, &err), err);
+    CHECK_OK(time_of(&six, equal, INT64_MAX, &ns, &err), err);
     CHECK_INT(ns, 82300000000);
-    CHECK_OK(time_of(&four, found, &ns, &err), err);
+    CHECK_OK(time_of(&four, found, INT64_MAX, &ns, &err), err);
     CHECK_INT(ns, 78200000000);
 }
 
@@ -106,13 +109,13 @@ static void all_of_twelve_layers(void)
  * start. */
 static void searches(void)
 {
-    two_ranks t = {4, "dorapp"};
+    two_ranks t = {4, "dorapp", false};
     lh_error err = {0};
     int64_t exact_ns = INT64_MAX, even_ns;
     uint32_t best[4], even[] = {3, 3, 3, 3};
     lhi_partition p = {12, 4, 3, time_of, &t, false, 0};
     CHECK_OK(lhi_partition_exact(&p, best, &exact_ns, &err), err);
-    CHECK_OK(time_of(&t, even, &even_ns, &err), err);
+    CHECK_OK(time_of(&t, even, INT64_MAX, &even_ns, &err), err);
 
     int64_t ns = even_ns;
     memcpy(best, even, sizeof best);
@@ -138,10 +141,39 @@ static void searches(void)
     CHECK(again_ns == ns && memcmp(again, best, sizeof best) == 0);
 }
 
+/* Without the times that a search has no use for, its result is the same. */
+static void useless_times_are_not_needed(void)
+{
+    uint32_t best[2][4];
+    int64_t ns[2][3];
+    uint64_t timed[2][3];
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        two_ranks t = {4, "dorapp", i == 1};
+        const lhi_partition_sampling how = {20, 3, 6, 1};
+        for (int k = 0; k < 3; k++) {
+            lhi_partition p = {12, 4, 3, time_of, &t, k == 1, 0};
+            ns[i][k] = INT64_MAX;
+            for (uint32_t c = 0; c < 4; c++)
+                best[i][c] = 3;
+            CHECK_OK(
+                k == 2
+                    ? lhi_partition_sample(&p, &how, best[i], &ns[i][k], &err)
+                    : lhi_partition_climb(&p, 1000, best[i], &ns[i][k], &err),
+                err);
+            timed[i][k] = p.n_timed;
+        }
+    }
+    CHECK(memcmp(best[0], best[1], sizeof best[0]) == 0);
+    CHECK(memcmp(ns[0], ns[1], sizeof ns[0]) == 0);
+    CHECK(memcmp(timed[0], timed[1], sizeof timed[0]) == 0);
+}
+
 int main(void)
 {
     RUN(counts);
     RUN(all_of_twelve_layers);
     RUN(searches);
+    RUN(useless_times_are_not_needed);
     return test_summary();
 }

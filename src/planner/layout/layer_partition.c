@@ -7,6 +7,7 @@
 #include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/partition_search.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,25 +59,43 @@ typedef struct trial {
     lhi_arena *mem; /* for error texts */
 } trial;
 
+lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
+                                         const char *method,
+                                         uint32_t sub_blocks,
+                                         lhi_evaluation_cache *tried,
+                                         int64_t useless_ns, lhi_arena *mem,
+                                         int64_t *ns, lh_error *err)
+{
+    const int64_t more_ns = built->optimizer_ns + built->overhead_ns;
+    lhi_method_outcome outcome;
+    lh_bound bound;
+    *ns = INT64_MAX;
+    LHI_TRY(lhi_compute_closed_form_bound(built->pipeline, &bound, err));
+    if (bound.ns + more_ns >= useless_ns)
+        return LH_OK;
+    LHI_TRY(lhi_evaluation_cache_run_method(
+        tried, built->pipeline, method, sub_blocks, mem, &outcome, NULL, err));
+    if (outcome.status == LH_CHOICE_OK)
+        *ns = outcome.makespan_ns + more_ns;
+    return LH_OK;
+}
+
 /* Computes a layer partition's iteration time under the trial's method, in ns;
- * INT64_MAX: it does not work. */
+ * INT64_MAX: it does not work, or its lower bound is useless_ns or more. */
 static lh_status time_partition(void *context, const uint32_t *layers,
-                                int64_t *ns, lh_error *err)
+                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {
     trial *t = context;
     lhi_built_layout built;
-    lhi_method_outcome outcome;
     lh_error why = {0};
     *ns = INT64_MAX;
     t->config.layers = layers;
     lh_status status =
         lhi_layout_build_cached(t->job, &t->config, t->known, &built, &why);
     if (status == LH_OK) {
-        status = lhi_evaluation_cache_run_method(
-            t->tried, built.pipeline, t->method, t->options->sub_blocks, t->mem,
-            &outcome, NULL, &why);
-        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
-            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
+        status = lhi_layer_partition_time_built(
+            &built, t->method, t->options->sub_blocks, t->tried, useless_ns,
+            t->mem, ns, &why);
         lh_pipeline_free(built.pipeline);
     }
     /* Another partition may work. */
@@ -302,7 +321,8 @@ static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
         if (starts[i].done || (i != INPUT_PARTITION && p->n_timed >= most))
             continue;
         p->n_timed++;
-        LHI_TRY(time_partition(t, starts[i].layers, &starts[i].ns, err));
+        LHI_TRY(
+            time_partition(t, starts[i].layers, INT64_MAX, &starts[i].ns, err));
         *works = *works || starts[i].ns < INT64_MAX;
     }
     return LH_OK;
@@ -325,7 +345,7 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
         to[b]++;
         if (lhi_partition_allows(p, to)) {
             p->n_timed++;
-            LHI_TRY(time_partition(t, to, &s->ns, err));
+            LHI_TRY(time_partition(t, to, INT64_MAX, &s->ns, err));
         }
         if (s->ns < INT64_MAX)
             break;
@@ -486,7 +506,9 @@ static lh_status time_sample(random_walk *s, lh_error *err)
     if (s->now.most > s->most * WORK_TOLERANCE)
         return LH_OK;
     s->p.n_timed++;
-    LHI_TRY(time_partition(&s->t, s->drawn, &ns, err));
+    /* One as fast as the best replaces it. */
+    const int64_t useless_ns = s->best_ns + (s->best_ns < INT64_MAX);
+    LHI_TRY(time_partition(&s->t, s->drawn, useless_ns, &ns, err));
     if (ns < INT64_MAX && ns <= s->best_ns) {
         s->best_ns = ns;
         memcpy(s->best, s->drawn, s->p.n_chunks * sizeof *s->best);

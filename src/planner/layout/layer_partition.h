@@ -45,6 +45,17 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
                            uint64_t *passes, lhi_arena *mem, lhi_config *config,
                            int64_t *iteration_ns, lh_error *err);
 
+/* Times a built layout under a method, in *ns with optimizer and overhead;
+ * INT64_MAX: the method does not apply, or a lower bound shows that the time is
+ * useless_ns or more. `sub_blocks`, `tried` and `mem`: as for
+ * lhi_evaluation_cache_run_method(). */
+lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
+                                         const char *method,
+                                         uint32_t sub_blocks,
+                                         lhi_evaluation_cache *tried,
+                                         int64_t useless_ns, lhi_arena *mem,
+                                         int64_t *ns, lh_error *err);
+
 /* Parameters of the search under a slow method. */
 typedef struct lhi_layer_partition_slow_search {
     const char *method;

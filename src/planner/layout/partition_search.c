@@ -74,12 +74,13 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
 }
 
 /* Times the partition `layers`, in *ns; copies it to *best, and its time to
- * *best_ns, if it is the fastest so far. */
+ * *best_ns, if it is the fastest so far. `useless_ns`: as for
+ * lhi_partition_evaluate. */
 static lh_status time_partition(lhi_partition *p, const uint32_t *layers,
-                                uint32_t *best, int64_t *best_ns, int64_t *ns,
-                                lh_error *err)
+                                int64_t useless_ns, uint32_t *best,
+                                int64_t *best_ns, int64_t *ns, lh_error *err)
 {
-    LHI_TRY(p->time(p->context, layers, ns, err));
+    LHI_TRY(p->time(p->context, layers, useless_ns, ns, err));
     p->n_timed++;
     if (*ns < *best_ns) {
         *best_ns = *ns;
@@ -108,7 +109,8 @@ static lh_status enumerate_partitions(enumeration *w, uint32_t at,
         w->layers[at] = left;
         if (!lhi_partition_allows(p, w->layers))
             return LH_OK;
-        return time_partition(w->p, w->layers, w->best, w->best_ns, &ns, err);
+        return time_partition(w->p, w->layers, *w->best_ns, w->best, w->best_ns,
+                              &ns, err);
     }
     for (uint32_t k = 1; k + after <= left; k++) {
         uint32_t low = k < least ? k : least, high = k > most ? k : most;
@@ -145,7 +147,7 @@ static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
     layers[a] = at_a;
     layers[b] = at_b;
     if (lhi_partition_allows(p, layers))
-        LHI_TRY(time_partition(p, layers, best, best_ns, &ns, err));
+        LHI_TRY(time_partition(p, layers, *best_ns, best, best_ns, &ns, err));
     if (*best_ns < before && !p->steepest)
         return LH_OK;
     layers[a] = was_a;
@@ -238,7 +240,8 @@ static lh_status sample_partitions(lhi_partition *p,
         uint32_t *layers = drawn + (size_t)i * p->n_chunks;
         sample_partition(p, random, layers);
         samples[i].number = i;
-        LHI_TRY(time_partition(p, layers, best, best_ns, &samples[i].ns, err));
+        LHI_TRY(time_partition(p, layers, INT64_MAX, best, best_ns,
+                               &samples[i].ns, err));
     }
     return LH_OK;
 }
@@ -260,7 +263,8 @@ static lh_status improve_samples(lhi_partition *p,
         layers[to]++;
         lh_status status = LH_OK;
         if (lhi_partition_allows(p, layers))
-            status = time_partition(p, layers, best, best_ns, &ns, err);
+            status =
+                time_partition(p, layers, *best_ns, best, best_ns, &ns, err);
         layers[from]++;
         layers[to]--;
         LHI_TRY(status);

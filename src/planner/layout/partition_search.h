@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 /* Evaluates a partition: *ns is the time with layers[0..chunks-1], INT64_MAX if
- * it does not fit. */
+ * it does not fit. A time of useless_ns or more may be INT64_MAX, too. */
 typedef lh_status lhi_partition_evaluate(void *context, const uint32_t *layers,
-                                         int64_t *ns, lh_error *err);
+                                         int64_t useless_ns, int64_t *ns,
+                                         lh_error *err);
 
 /* A partition problem. */
 typedef struct lhi_partition {

@@ -157,8 +157,9 @@ static lh_status keep_partition(monte_carlo *d, int64_t ns,
 /* Times one layer partition of the current layout, in *ns, and stores it if it
  * is among the fastest. Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
-                                int64_t *ns, lh_error *err)
+                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {
+    (void)useless_ns; /* the slower ones are kept, too */
     monte_carlo *d = context;
     lhi_config config = d->s->candidates[d->layout].config;
     lhi_built_layout built;
@@ -226,7 +227,7 @@ static lh_status change_partition(monte_carlo *d, const kept_partition *one,
         layers[from]--;
         layers[to]++;
         if (lhi_partition_allows(&p, layers))
-            LHI_TRY(time_partition(d, layers, &ns, err));
+            LHI_TRY(time_partition(d, layers, INT64_MAX, &ns, err));
     }
     return LH_OK;
 }
@@ -255,7 +256,7 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
             !lhi_method_is_considered(s->job, &s->options, l->pipeline, m))
             continue;
         d->method = m->name;
-        status = time_partition(d, even, &ns, err);
+        status = time_partition(d, even, INT64_MAX, &ns, err);
         *fits = status == LH_OK && ns < INT64_MAX;
     }
     free(even);

@@ -138,8 +138,9 @@ static bool is_new(const lhi_partition_refinement *m, const uint32_t *layers)
  * value. Sets *ns to INT64_MAX, so that the enumeration continues. Partition
  * callback. */
 static lh_status add_neighbour(void *context, const uint32_t *layers,
-                               int64_t *ns, lh_error *err)
+                               int64_t useless_ns, int64_t *ns, lh_error *err)
 {
+    (void)useless_ns; /* the plan's value is the limit */
     lhi_partition_refinement *m = context;
     int64_t bound_ns;
     *ns = INT64_MAX;
@@ -176,7 +177,7 @@ static lh_status collect_moves(lhi_partition_refinement *m, uint32_t step,
                 continue;
             layers[a] = step ? x - step : y;
             layers[b] = step ? y + step : x;
-            LHI_TRY(add_neighbour(m, layers, &ns, err));
+            LHI_TRY(add_neighbour(m, layers, INT64_MAX, &ns, err));
             layers[a] = x;
             layers[b] = y;
         }
@@ -223,7 +224,7 @@ static lh_status collect_neighbours(lhi_partition_refinement *m,
     m->p.context = m;
     m->nearest = true;
     m->n_bounds = 0;
-    LHI_TRY(add_neighbour(m, layers, &ns, err));
+    LHI_TRY(add_neighbour(m, layers, INT64_MAX, &ns, err));
     LHI_TRY(add_moved_partitions(m, layers, err));
     m->nearest = false;
     if (all <= MAX_PARTITIONS)

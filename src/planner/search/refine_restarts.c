@@ -61,12 +61,11 @@ static const char *find_climbing_method(const lhi_partition_refinement *m,
 
 /* Times a layer partition under m->method, in *ns. Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
-                                int64_t *ns, lh_error *err)
+                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {
     lhi_partition_refinement *m = context;
     lhi_config config = m->base.config;
     lhi_built_layout built;
-    lhi_method_outcome outcome;
     lh_error why = {0};
     config.layers = layers;
     *ns = INT64_MAX;
@@ -76,11 +75,9 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     lh_status status =
         lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
     if (status == LH_OK) {
-        status = lhi_evaluation_cache_run_method(
-            m->s.evaluation_cache, built.pipeline, m->method,
-            m->r->options->sub_blocks, m->mem, &outcome, NULL, &why);
-        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
-            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
+        status = lhi_layer_partition_time_built(
+            &built, m->method, m->r->options->sub_blocks, m->s.evaluation_cache,
+            useless_ns, m->mem, ns, &why);
         lh_pipeline_free(built.pipeline);
     }
     if (status == LH_OK || lhi_layout_is_infeasible(status) ||
@@ -128,7 +125,7 @@ lh_status lhi_partition_refinement_climb(lhi_partition_refinement *m,
                   : cost / FAST_DIVISOR;
     m->p.time = time_partition;
     m->p.context = m;
-    LHI_TRY(time_partition(m, layers, &best_ns, err));
+    LHI_TRY(time_partition(m, layers, INT64_MAX, &best_ns, err));
     uint32_t n_vain = 0;
     for (uint32_t i = 0; n_vain < MAX_VAIN && m->left > end &&
                          !lhi_partition_refinement_is_over(m);
@@ -140,7 +137,7 @@ lh_status lhi_partition_refinement_climb(lhi_partition_refinement *m,
         for (uint32_t c = 0; c < n && i % 2 == 0; c++) /* even chunks */
             lhi_layer_range(m->p.n_layers, n, c, &first, &start[c]);
         perturb_layers(m, &random, 2 + i % MAX_CHANGES, start);
-        LHI_TRY(time_partition(m, start, &ns, err));
+        LHI_TRY(time_partition(m, start, INT64_MAX, &ns, err));
         LHI_TRY(lhi_partition_climb(&m->p, times, start, &ns, err));
         n_vain++;
         if (ns >= best_ns)
