@@ -19,10 +19,11 @@ typedef struct counter {
     lhi_arena *mem;
     lhi_layout_placement places;
     lh_cost_options options; /* with defaults */
-    lhi_traffic *pairs;      /* [from * n_datacenters + to] */
-    double *bytes;           /* data_bytes before rounding */
-    double *tokens;          /* expert_bytes before rounding */
-    uint64_t *at_once;       /* for one pair of stages; indexed like `pairs` */
+    lhi_shape shape;
+    lhi_traffic *pairs; /* [from * n_datacenters + to] */
+    double *bytes;      /* data_bytes before rounding */
+    double *tokens;     /* expert_bytes before rounding */
+    uint64_t *at_once;  /* for one pair of stages; indexed like `pairs` */
 } counter;
 
 /* Returns the datacenter of a stage in a replica group. */
@@ -206,8 +207,8 @@ static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
 
 /* Counts the all-to-all traffic of the expert layers in a chunk between
  * datacenters, in bytes. */
-static lh_status count_tokens(counter *c, const lhi_group_layout *groups,
-                              const lh_cost_layer_range *slice, lh_error *err)
+static void count_tokens(counter *c, const lhi_group_layout *groups,
+                         const lh_cost_layer_range *slice)
 {
     const lh_job *job = c->job;
     const lh_model *m = job->model;
@@ -215,7 +216,7 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *groups,
     double passes = count_all_to_alls(job, c->config->recompute);
     double layers = 0;
     lhi_group_members block;
-    lhi_shape shape;
+    const lhi_shape *shape = &c->shape;
     uint32_t first;
     const uint32_t n =
         lhi_slice_has_mtp(m, slice) ? lhi_model_mtp_layers(m, &first) : 0;
@@ -224,11 +225,11 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *groups,
             layers += m->mtp_layers;
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
-    LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
     /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
      * combine them. */
-    double each = shape.tokens * shape.dispatched * lhi_model_expert_input(m) *
-                  (shape.dispatch_element + shape.element) / 2 * passes *
+    double each = shape->tokens * shape->dispatched *
+                  lhi_model_expert_input(m) *
+                  (shape->dispatch_element + shape->element) / 2 * passes *
                   layers * c->config->microbatches;
     for (uint32_t i = 0;
          lhi_group_layout_find_spanning_group(groups, i, &block); i++)
@@ -241,7 +242,6 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *groups,
                         each * groups->tensor * block.at[a].members *
                         block.at[b].members *
                         lhi_all_to_all_compute_share(&block, a, &exchange);
-    return LH_OK;
 }
 
 /* Counts a chunk's data-parallel and expert traffic, if its replicas are in
@@ -260,19 +260,21 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     ring dense = {spread->n_sites, spread->sites, l->tensor,
                   (double)lhi_stage_placement_min_replicas(spread) *
                       l->context};
-    lh_cost cost;
+    lhi_params params; /* whole numbers */
     lhi_group_layout groups;
-    LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
-    count_params(c, &dense, (double)(cost.params - cost.expert_params));
-    if (!cost.expert_params)
+    lhi_count_slice_params(&c->shape, &slice, &params);
+    count_params(c, &dense, params.total - params.experts);
+    if (!(params.experts > 0))
         return LH_OK;
     LHI_TRY(lhi_group_layout_build(c->job, l, &slice, &groups, err));
     if (groups.matches_dense_layers) {
-        count_params(c, &dense, (double)cost.expert_params);
+        count_params(c, &dense, params.experts);
         return LH_OK;
     }
-    count_experts(c, &groups, (double)cost.expert_params);
-    return l->expert > 1 ? count_tokens(c, &groups, &slice, err) : LH_OK;
+    count_experts(c, &groups, params.experts);
+    if (l->expert > 1)
+        count_tokens(c, &groups, &slice);
+    return LH_OK;
 }
 
 /* Returns the leader ring count: one per share of the experts, or of the other
@@ -331,6 +333,8 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     LHI_TRY(lhi_complete_cost_options(job, &options, &c.options, err));
+    LHI_TRY(lhi_shape_make(&as_configured, &config->layout, &c.options,
+                           &c.shape, err));
     c.pairs = LHI_NEW(mem, lhi_traffic, pairs);
     c.bytes = LHI_NEW(mem, double, pairs);
     c.tokens = LHI_NEW(mem, double, pairs);
