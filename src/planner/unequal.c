@@ -12,17 +12,19 @@
 #include "planner/layout/space.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
+#include "planner/search/search_budget.h"
 #include "planner/search/unequal_bound.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    MAX_QUICK = 24,      /* estimates searched quickly */
-    MAX_DEGREES = 3,     /* of them, with the same degrees */
-    MAX_FULL = 2,        /* results searched again */
-    MAX_REPLICAS = 8,    /* replica counts tried per datacenter */
-    MAX_FEW_REPLICAS = 3 /* with more than two datacenters */
+    LISTING_DIVISOR = 10, /* of the plan's time, for the estimates */
+    MAX_QUICK = 24,       /* estimates searched quickly */
+    MAX_DEGREES = 3,      /* of them, with the same degrees */
+    MAX_FULL = 2,         /* results searched again */
+    MAX_REPLICAS = 8,     /* replica counts tried per datacenter */
+    MAX_FEW_REPLICAS = 3  /* with more than two datacenters */
 };
 
 /* Replicas and microbatch sizes per datacenter; 0 replicas: idle. */
@@ -197,13 +199,19 @@ static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
 }
 
 /* Lists the layouts of all degrees that the job allows and that fit at least
- * one replica in two datacenters. */
+ * one replica in two datacenters, until the caller asks to stop. */
 static void list_all(unequal_search *s, const lhi_unequal_times *all,
-                     uint32_t n)
+                     uint32_t n, const lh_plan_options *options,
+                     const lh_plan *plan)
 {
     const uint32_t want = s->job->layout.pipeline;
+    const uint32_t layers = s->job->model->layers;
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t pp = 1; pp <= s->job->model->layers; pp++) {
+        for (uint32_t pp = 1; pp <= layers; pp++) {
+            if (options->progress &&
+                options->progress(options->context, i * layers + pp - 1,
+                                  n * layers, plan->best.iteration_ns))
+                return;
             uint32_t sites = 0;
             for (uint32_t dc = 0; dc < s->job->n_datacenters; dc++)
                 sites += all[i].ranks[dc] >= pp;
@@ -305,7 +313,13 @@ lh_status lhi_plan_search_unequal(const lh_plan_options *options,
     if (!lhi_unequal_is_searched(plan->job, options))
         return LH_OK;
     LHI_TRY(lhi_unequal_list_times(plan->job, mem, &all, &n, err));
-    list_all(&s, all, n);
+    lhi_deadline end;
+    const lh_plan_options in_time = lhi_options_with_deadline(
+        options,
+        lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
+                                    1.0 / LISTING_DIVISOR),
+        &end);
+    list_all(&s, all, n, &in_time, plan);
     LHI_TRY(search_quickly(&s, options, mem, plan, err));
     for (uint32_t i = 0; i < s.n && i < MAX_FULL; i++) {
         lh_plan there = {0};

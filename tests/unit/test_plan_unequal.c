@@ -13,8 +13,8 @@
 
 /* A small model on two datacenters whose GPUs differ by a factor `speed`, with
  * a slow link; `layout`: the job's layout. */
-static lh_job *job_of(unsigned batch, double speed, double gbps,
-                      const char *layout)
+static lh_job *job_of_layers(unsigned layers, unsigned batch, double speed,
+                             double gbps, const char *layout)
 {
     return job_with(
         JOB_TWO_SITES,
@@ -25,11 +25,17 @@ static lh_job *job_of(unsigned batch, double speed, double gbps,
         "   - {name: east, nodes: 1, gpu: {tflops: %g, memory_gib: 80, "
         "memory_gbps: 3000, efficiency: 0.5}}\n"
         "  links: [{between: [west, east], latency_ms: 20, gbps: %g}]\n"
-        "model: {layers: 4, hidden: 2048, ffn: 5504, heads: 16, "
+        "model: {layers: %u, hidden: 2048, ffn: 5504, heads: 16, "
         "vocab: 32000}\n"
         "training: {global_batch: %u, sequence: 2048, zero: 1, "
         "recompute: none}\nlayout: %s\n",
-        100 * speed, gbps, batch, layout);
+        100 * speed, gbps, layers, batch, layout);
+}
+
+static lh_job *job_of(unsigned batch, double speed, double gbps,
+                      const char *layout)
+{
+    return job_of_layers(4, batch, speed, gbps, layout);
 }
 
 static const lh_plan_options usual = {
@@ -320,8 +326,51 @@ static void some_jobs_have_none(void)
     lh_job_free(equal);
 }
 
+/* Calls of progress while estimates are listed. */
+typedef struct listing {
+    uint32_t total, n, stop_at;
+} listing;
+
+static bool count_calls(void *context, uint32_t done, uint32_t total,
+                        int64_t best_ns)
+{
+    listing *l = context;
+    (void)done;
+    (void)best_ns;
+    l->n += total == l->total;
+    return total == l->total && l->n >= l->stop_at;
+}
+
+/* The listing of estimates reports its progress and ends when it is asked to.
+ */
+static void listing_stops(void)
+{
+    static const uint32_t stop_at[] = {1, 3, UINT32_MAX};
+    /* No other search has as many layouts as degrees and stages are listed. */
+    lh_job *job = job_of_layers(31, 32, 3, 10, "{" FIXED ", schedule: 1f1b}");
+    lh_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        lhi_unequal_times *all;
+        uint32_t n;
+        lh_plan *plan = NULL;
+        lhi_arena *mem = lhi_arena_make(0);
+        listing l = {.stop_at = stop_at[i]};
+        lh_plan_options o = usual;
+        CHECK_OK(lhi_unequal_list_times(job, mem, &all, &n, &err), err);
+        l.total = n * job->model->layers;
+        o.progress = count_calls;
+        o.context = &l;
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+        CHECK_INT(l.n, i == 2 ? l.total : stop_at[i]);
+        lh_plan_free(plan);
+        lhi_arena_free(mem);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(listing_stops);
     RUN(search_equals_brute_force);
     RUN(replicas_need_not_be_a_power_of_two);
     RUN(bounds_cover_unequal_plans);
