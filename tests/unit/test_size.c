@@ -4,6 +4,7 @@
 #include "jobs.h"
 
 #include "base/random.h"
+#include "planner/size/size_internal.h"
 
 #include <longhaul/experimental/size.h>
 
@@ -465,6 +466,64 @@ static void a_budget_alone_has_bounds(void)
     lh_job_free(job);
 }
 
+/* A full search, with another effort than the quick one, may miss a plan that
+ * the quick one found. */
+static void plans_with_less_traffic_are_kept(void)
+{
+    lh_job *job = two_kinds();
+    const uint32_t nodes[LH_MAX_DATACENTERS] = {1, 1};
+    const lhi_planned_size *size = NULL;
+    lh_error err = {0};
+    lhi_size_search s = {
+        .job = job, .options.threads = 1, .mem = lhi_arena_make(0)};
+    CHECK_OK(lhi_size_plan(&s, nodes, false, &size, &err), err);
+    if (size && size->n_plans) {
+        lhi_planned_size *quick = (lhi_planned_size *)size;
+        const int64_t slow_ns = 2 * quick->plans[0].iteration_ns;
+        quick->n_plans = 2;
+        quick->plans[1] = quick->plans[0];
+        quick->plans[0].iteration_ns = slow_ns; /* faster ones are found */
+        quick->plans[1].iteration_ns = slow_ns;
+        quick->plans[1].between_usd = -1; /* less than any plan */
+        CHECK_OK(lhi_size_plan(&s, nodes, true, &size, &err), err);
+        const lhi_sized_plan *last = &size->plans[size->n_plans - 1];
+        CHECK(size->n_plans > 1 && size->plans[0].iteration_ns < slow_ns);
+        CHECK(last->iteration_ns == slow_ns && last->between_usd < 0);
+        for (uint32_t i = 0; i + 1 < size->n_plans; i++)
+            CHECK(size->plans[i].between_usd >= 0);
+    }
+    lhi_arena_free(s.mem);
+    lh_job_free(job);
+}
+
+/* A profile's links of datacenters without nodes are left out. */
+static void profiles_name_datacenters_in_use(void)
+{
+    lh_job *job = job_with(
+        JOB_SMALL, "profile:\n  longhaul: profile/1\n"
+                   "  links:\n"
+                   "   - {path: fabric, site: west, alpha_us: 9, "
+                   "beta_ns_per_byte: 0.1}\n"
+                   "   - {path: fabric, alpha_us: 8, beta_ns_per_byte: 0.1}\n"
+                   "   - {path: fabric, site: east, alpha_us: 7, "
+                   "beta_ns_per_byte: 0.1}\n"
+                   "   - {path: wan, from: west, to: east, alpha_us: 6, "
+                   "beta_ns_per_byte: 0.1}\n");
+    for (uint32_t i = 0; job && i < 3; i++) {
+        const uint32_t nodes[] = {i != 1, i != 0}, n_links[] = {2, 2, 4};
+        lh_job *sized = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_size_job(job, nodes, &sized, &err), err);
+        if (sized) {
+            CHECK_INT(sized->profile->n_links, n_links[i]);
+            CHECK_INT(sized->profile->links[i == 1 ? 1 : 0].alpha_ns,
+                      i == 1 ? 7000 : 9000);
+        }
+        lh_job_free(sized);
+    }
+    lh_job_free(job);
+}
+
 static void search_rejects_what_it_cannot_do(void)
 {
     lh_size_options o = {.size = sizeof o, .tokens = 1e6, .deadline_s = 1};
@@ -504,6 +563,8 @@ int main(void)
     RUN(a_huge_range_keeps_the_answer);
     RUN(the_cheapest_size_is_beyond_a_bad_one);
     RUN(a_budget_alone_has_bounds);
+    RUN(plans_with_less_traffic_are_kept);
+    RUN(profiles_name_datacenters_in_use);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();
 }

@@ -85,7 +85,7 @@ static bool bound_box(const bound_search *b, box *x)
     const double deadline = s->options.deadline_s;
     const double seconds = find_known_bound_s(s, x->high) * s->iterations;
     x->value = count_gpus(s, x->low);
-    double usd = price_hour(s, x->low) * seconds / 3600;
+    double usd = price_hour(s, x->low) * seconds / LHI_HOUR_S;
     usd = fmax(usd, b->usd_per_flop * s->flops * s->iterations);
     if (b->cost)
         x->value = usd;
@@ -122,7 +122,7 @@ static double price_flop(const lhi_size_search *s)
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
         const lh_datacenter *site = &s->job->datacenters[i];
         if (s->ranges[i].most)
-            least = fmin(least, site->usd_per_gpu_hour / 3600 /
+            least = fmin(least, site->usd_per_gpu_hour / LHI_HOUR_S /
                                     lhi_gpu_max_flops_per_s(
                                         &site->gpu, s->job->framework.fp8));
     }

@@ -21,6 +21,41 @@ enum { FULL_EFFORT = 1000000 };
 
 /* --- job of a size -------------------------------------------------------- */
 
+/* Checks whether a datacenter, by its name, has nodes. NULL: no datacenter. */
+static bool has_nodes(const lh_job *job, const uint32_t *nodes,
+                      const char *name)
+{
+    for (uint32_t i = 0; name && i < job->n_datacenters; i++)
+        if (strcmp(job->datacenters[i].name, name) == 0)
+            return nodes[i] > 0;
+    return !name;
+}
+
+/* Copies the job's profile, if any, without the links of datacenters that have
+ * no nodes. */
+static lh_status select_profile(const lh_job *job, const uint32_t *nodes,
+                                lhi_arena *mem, lh_job *sized, lh_error *err)
+{
+    const lh_profile *from = job->profile;
+    if (!from || !from->n_links)
+        return LH_OK;
+    lh_profile *to = LHI_NEW(mem, lh_profile, 1);
+    lh_profile_link *links = LHI_NEW(mem, lh_profile_link, from->n_links);
+    if (!to || !links)
+        return lhi_fail_nomem(err);
+    *to = *from;
+    to->links = links;
+    to->n_links = 0;
+    for (uint32_t i = 0; i < from->n_links; i++) {
+        const lh_profile_link *l = &from->links[i];
+        if (has_nodes(job, nodes, l->site) && has_nodes(job, nodes, l->from) &&
+            has_nodes(job, nodes, l->to))
+            links[to->n_links++] = *l;
+    }
+    sized->profile = to;
+    return LH_OK;
+}
+
 /* Copies the datacenters in use and the links between them to *sized. */
 static lh_status select_sites(const lh_job *job, const uint32_t *nodes,
                               lhi_arena *mem, lh_job *sized, lh_error *err)
@@ -61,6 +96,8 @@ lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = select_sites(job, nodes, mem, &sized, err);
+    if (status == LH_OK)
+        status = select_profile(job, nodes, mem, &sized, err);
     if (status == LH_OK && sized.n_nodes == 0)
         status = lhi_fail(err, LH_EINVAL, "a size without nodes");
     if (status == LH_OK)
@@ -204,6 +241,23 @@ static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
     return LH_OK;
 }
 
+/* Appends the plans of a quick search that no other plan of the size beats in
+ * both time and traffic. */
+static void keep_unbeaten(lhi_planned_size *size, const lhi_planned_size *quick)
+{
+    const uint32_t n = size->n_plans;
+    for (uint32_t i = 0; i < quick->n_plans; i++) {
+        const lhi_sized_plan *q = &quick->plans[i];
+        bool beaten = size->n_plans == LHI_SIZE_PLANS;
+        for (uint32_t k = 0; k < n; k++)
+            beaten =
+                beaten || (size->plans[k].iteration_ns <= q->iteration_ns &&
+                           size->plans[k].between_usd <= q->between_usd);
+        if (!beaten)
+            size->plans[size->n_plans++] = *q;
+    }
+}
+
 /* Copies the plan's best choices to the size; `most`: number of them. */
 static lh_status keep_plan(const lhi_size_search *s, lhi_planned_size *size,
                            const lh_plan *plan, uint32_t most, lh_error *err)
@@ -269,16 +323,16 @@ static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
                            lh_error *err)
 {
     lh_job *job = NULL;
-    const uint32_t half = (LHI_SIZE_PLANS - 1) / 2;
+    const uint32_t most = LHI_SIZE_CHOICES;
     uint64_t gpus = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         gpus += (uint64_t)size->nodes[i] * s->job->datacenters[i].gpus_per_node;
     if (!lhi_layout_fits_gpus(&s->job->layout, gpus))
         return LH_OK;
     LHI_TRY(lh_size_job(s->job, size->nodes, &job, err));
-    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, half, size, err);
+    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, most, size, err);
     if (status == LH_OK && s->priced && has_priced_links(job))
-        status = plan_objective(s, job, LH_PLAN_CHEAPEST, half, size, err);
+        status = plan_objective(s, job, LH_PLAN_CHEAPEST, most, size, err);
     move_fastest_first(size);
     lh_job_free(job);
     s->n_plans_made++;
@@ -306,13 +360,8 @@ lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
     const lhi_planned_size quick = *size;
     size->n_plans = 0;
     LHI_TRY(plan_size(s, size, err));
-    if (quick.n_plans && (!size->n_plans || quick.plans[0].iteration_ns <
-                                                size->plans[0].iteration_ns)) {
-        memmove(size->plans + 1, size->plans, /* the quick search was better */
-                (LHI_SIZE_PLANS - 1) * sizeof *size->plans);
-        size->plans[0] = quick.plans[0];
-        size->n_plans += size->n_plans < LHI_SIZE_PLANS;
-    }
+    keep_unbeaten(size, &quick); /* the quick search may have found better */
+    move_fastest_first(size);
     return LH_OK;
 }
 
@@ -348,7 +397,7 @@ lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
         (double)job->training.global_batch * job->training.sequence / seconds;
     out->train_s = s->iterations * seconds / out->goodput.fraction;
     if (s->priced) {
-        out->gpus_usd = usd_per_hour * out->train_s / 3600 *
+        out->gpus_usd = usd_per_hour * out->train_s / LHI_HOUR_S *
                         (spot ? s->options.spot_price : 1);
         out->between_usd = plan->between_usd * s->iterations;
         out->usd = out->gpus_usd + out->between_usd;

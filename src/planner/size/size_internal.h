@@ -7,8 +7,11 @@
 
 #include "base/arena.h"
 
-/* Plans kept per size: the fastest, and cheaper alternatives. */
-enum { LHI_SIZE_PLANS = 11 };
+/* Plans kept per size: the best for time and for cost, of a quick search and
+ * of a full one. */
+enum { LHI_SIZE_CHOICES = 5, LHI_SIZE_PLANS = 4 * LHI_SIZE_CHOICES };
+
+#define LHI_HOUR_S 3600.0 /* seconds in an hour */
 
 /* One plan of a size. */
 typedef struct lhi_sized_plan {
