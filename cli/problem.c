@@ -16,7 +16,10 @@
 typedef struct plan_progress {
     const cli *c;
     double shown_at; /* on the terminal, by cli_monotonic_seconds() */
-    double said_at;  /* in a line, in seconds of processor time */
+    /* Last line, or the beginning of the current search, in seconds of
+     * processor time. */
+    double said_at;
+    uint64_t n_closed; /* layouts closed at the last call */
 } plan_progress;
 
 /* Shows the planner's progress at intervals; returns true after an interrupt
@@ -65,6 +68,9 @@ static bool show_search(void *context, const lh_plan_progress *now)
     plan_progress *p = context;
     char text[160];
     double used = (double)clock() / CLOCKS_PER_SEC;
+    if (now->n_closed < p->n_closed)
+        p->said_at = used; /* another search */
+    p->n_closed = now->n_closed;
     if (cli_monotonic_seconds() - p->shown_at >= TERMINAL_INTERVAL_S) {
         p->shown_at = cli_monotonic_seconds();
         describe_progress(now, text, sizeof text);
@@ -99,7 +105,7 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
                        const lh_plan_options *options, lh_plan **out)
 {
     lh_plan_options with = *options;
-    plan_progress now = {c, -1, (double)clock() / CLOCKS_PER_SEC};
+    plan_progress now = {c, -1, (double)clock() / CLOCKS_PER_SEC, 0};
     with.progress = show_progress;
     with.layout_progress = show_search;
     with.context = &now;
