@@ -19,7 +19,8 @@
 #include <time.h>
 
 enum { JOBS = FEW_CASES ? 2 : 3 };
-enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* asks every eighth seed */
+/* Asks every eighth seed; the second one of the default. */
+enum { SEED = 51, WORK = 1000000, ASK = 8 };
 
 /* Largest accepted ratio for longer searches: with the test's budget, some
  * plans are slightly behind. */
@@ -600,6 +601,7 @@ static void more_is_never_worse(void)
                kind_name((kind)k), tallies[k].n, tallies[k].behind,
                100 * tallies[k].worst);
     CHECK(tallies[FIXED].n > 0 && (every || tallies[MORE].n > 0));
+    CHECK(first_seed != SEED || tallies[ANSWERED].n > 0);
 }
 
 int main(int argc, char **argv)

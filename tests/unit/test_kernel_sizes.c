@@ -102,8 +102,41 @@ static void short_sequences_are_slower(void)
               attention[i].tflops / attention[N - 1].tflops);
 }
 
+/* Returns the time of a layer's F, D and W for eight sequences of 4,096 tokens
+ * on two GPUs, in ns. */
+static int64_t compute_layer_time(uint32_t tensor, uint32_t context,
+                                  uint32_t micro_batch)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.training.sequence = 4096;
+    f.layout.tensor = tensor;
+    f.layout.context = context;
+    f.layout.micro_batch = micro_batch;
+    COST(&f);
+    return (f.cost.f.total_ns + f.cost.d.total_ns + f.cost.w.total_ns) * 8 /
+           (micro_batch * (2 / (tensor * context)));
+}
+
+/* Context parallelism with twice the microbatch has as many tokens per GPU; it
+ * exchanges keys and values, and merges partial attention. Smaller microbatches
+ * and thinner tensors are slower, too. */
+static void splitting_is_not_free(void)
+{
+    static const uint32_t shapes[][3] = {
+        {1, 1, 4}, {1, 1, 2}, {1, 1, 1}, {1, 2, 2}, {2, 1, 2}};
+    int64_t ns[5];
+
+    for (int i = 0; i < 5; i++)
+        ns[i] = compute_layer_time(shapes[i][0], shapes[i][1], shapes[i][2]);
+    CHECK(ns[0] < ns[1] && ns[1] < ns[2]);
+    CHECK(ns[3] > ns[2] && ns[4] > ns[2]);
+}
+
 int main(void)
 {
+    RUN(splitting_is_not_free);
     RUN(thin_products_are_slower);
     RUN(short_sequences_are_slower);
     return test_summary();
