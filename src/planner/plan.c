@@ -140,7 +140,8 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 /* Searches for the plan, also with the memory margin and with idle GPUs; then
  * fills its time breakdown, memory, values outside the search space, and
  * alternatives. */
-static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
+static lh_status find_plan(const lh_plan_options *options,
+                           lhi_evaluation_cache *tried, lhi_plan *plan,
                            lh_error *err)
 {
     lhi_unexplored unexplored = {.job = plan->job};
@@ -148,7 +149,7 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
     lh_status status = lhi_plan_search_and_refine(
-        plan->job, &all, plan->mem, &unexplored, 0, &plan->plan, err);
+        plan->job, &all, plan->mem, &unexplored, 0, tried, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_search_unequal(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
@@ -194,10 +195,11 @@ static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
 
 /* Answers the --what-if questions and, if requested, finds the break-even
  * values of links. */
-static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
+static lh_status evaluate_links(const lh_plan_options *options,
+                                lhi_evaluation_cache *tried, lhi_plan *plan,
                                 lh_error *err)
 {
-    lhi_found_plans known = {0};
+    lhi_found_plans known = {.evaluations = tried};
     const lh_plan_options shared = lhi_options_for_questions(options);
     lh_status status =
         lhi_plan_answer_whatif(&shared, plan->mem, &known, &plan->plan, err);
@@ -220,7 +222,9 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
         plan->job, job->target_implied && options->target == LH_TARGET_ANY,
         err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
-    lh_status status = find_plan(options, plan, err);
+    lhi_evaluation_cache *tried = NULL; /* shared by the searches */
+    LHI_TRY(lhi_evaluation_cache_make(&tried, err));
+    lh_status status = find_plan(options, tried, plan, err);
     if (status == LH_OK)
         status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
@@ -241,7 +245,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_finish_margin(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = evaluate_links(options, plan, err);
+        status = evaluate_links(options, tried, plan, err);
+    lhi_evaluation_cache_free(tried);
     if (status == LH_OK)
         status = lhi_pricing_fill_plan(plan->mem, &plan->plan, err);
     if (status == LH_OK && options->pareto_front)

@@ -175,9 +175,10 @@ static void requirements_restrict_the_space(void)
                                    .no_optimal = true,
                                    .top = UINT32_MAX,
                                    .partition = LH_PARTITION_EXACT};
-        CHECK_OK(lhi_plan_search_and_refine(job, &o, mem, NULL, 0, &all, &err),
-                 err);
-        CHECK_OK(lhi_plan_search_and_refine(&some, &o, mem, NULL, 0,
+        CHECK_OK(
+            lhi_plan_search_and_refine(job, &o, mem, NULL, 0, NULL, &all, &err),
+            err);
+        CHECK_OK(lhi_plan_search_and_refine(&some, &o, mem, NULL, 0, NULL,
                                             &restricted, &err),
                  err);
         CHECK(count_used(&restricted.best, dc) > 0);

@@ -314,7 +314,7 @@ static void dives_are_for_what_bounds_leave(void)
     lhi_arena *mem = lhi_arena_make(0);
     lh_plan_options o = {
         .size = sizeof o, .no_optimal = true, .partition = LH_PARTITION_EVEN};
-    CHECK_OK(lhi_plan_search(job, &o, mem, &u, 0, &p, &err), err);
+    CHECK_OK(lhi_plan_search(job, &o, mem, &u, 0, NULL, &p, &err), err);
     const lhi_config own = lhi_config_from_choice(&p.best);
     for (uint32_t i = 0; i < u.heads.n; i++) {
         const lhi_best_with_value *h = &u.heads.all[i];

@@ -93,8 +93,8 @@ static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
                               lh_choice *best, lh_error *err)
 {
     lh_plan there = {.job = job};
-    lh_status status =
-        lhi_plan_search(job, &f->options, mem, NULL, cutoff_ns, &there, err);
+    lh_status status = lhi_plan_search(job, &f->options, mem, NULL, cutoff_ns,
+                                       f->known->evaluations, &there, err);
     *best = there.best;
     best->why = "";
     if (status == LH_OK)
@@ -115,7 +115,7 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
     enum { MIN_PARTS = 10, EACH = 4 };
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
     const uint32_t parts = n > MIN_PARTS ? n : MIN_PARTS;
-    lhi_found_plans found = {0};
+    lhi_found_plans found = {.evaluations = f->known->evaluations};
     lh_plan_options full = *f->given;
     full.no_optimal = true;
     full.progress = watch_progress;

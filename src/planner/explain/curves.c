@@ -96,8 +96,8 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     job->layout.sites = sites;
     job->layout.group_micro_batches = NULL;
     lh_plan there = {.job = job};
-    lh_status status = lhi_plan_search(job, &how, scratch, NULL,
-                                       lhi_max_int64(*ns, 0), &there, &why);
+    lh_status status = lhi_plan_search(
+        job, &how, scratch, NULL, lhi_max_int64(*ns, 0), NULL, &there, &why);
     if (status == LH_OK) {
         keep_faster(&there.best, ns);
         status = lhi_found_plans_keep(known, p->mem, &there, &why);

@@ -5,6 +5,7 @@
 #define LHI_PLANNER_EXPLAIN_FOUND_PLANS_H
 
 #include "base/arena.h"
+#include "planner/layout/evaluation_cache.h"
 
 #include <longhaul/experimental/plan.h>
 
@@ -12,6 +13,9 @@
 typedef struct lhi_found_plans {
     uint32_t n, room;
     lh_plan *all; /* job, best, pipeline, schedule each; no duplicates */
+    /* Shared by the searches for these plans; not owned. NULL: each has its
+     * own. */
+    lhi_evaluation_cache *evaluations;
 } lhi_found_plans;
 
 /* Frees the pool's plans; valid on a zeroed pool. */

@@ -22,12 +22,13 @@ enum {
 
 /* Searches a plan for `job` into *there with 1/`parts` of the plan's work and
  * time, without what-if questions, jitter or a Pareto front. One that takes
- * cutoff_ns or longer need not be the best. */
+ * cutoff_ns or longer need not be the best. `shared`: as for lhi_plan_search().
+ */
 static lh_status search_with_share(const lh_job *job,
                                    const lh_plan_options *options,
                                    uint32_t parts, int64_t cutoff_ns,
-                                   lhi_arena *mem, lh_plan *there,
-                                   lh_error *err)
+                                   lhi_evaluation_cache *shared, lhi_arena *mem,
+                                   lh_plan *there, lh_error *err)
 {
     lh_plan_options quiet = *options;
     *there = (lh_plan){.job = job};
@@ -40,8 +41,8 @@ static lh_status search_with_share(const lh_job *job,
     if (!quiet.layout_effort)
         quiet.layout_effort = 1; /* 0 means the default of the effort */
     quiet.seconds /= parts;
-    return lhi_plan_search_and_refine(job, &quiet, mem, NULL, cutoff_ns, there,
-                                      err);
+    return lhi_plan_search_and_refine(job, &quiet, mem, NULL, cutoff_ns, shared,
+                                      there, err);
 }
 
 lh_status lhi_plan_search_again(const lh_job *job,
@@ -52,7 +53,8 @@ lh_status lhi_plan_search_again(const lh_job *job,
 {
     lh_plan there;
     lh_status status =
-        search_with_share(job, options, parts, cutoff_ns, mem, &there, err);
+        search_with_share(job, options, parts, cutoff_ns,
+                          known ? known->evaluations : NULL, mem, &there, err);
     *best = there.best;
     if (status == LH_OK && known)
         return lhi_found_plans_add(known, &there, err);
@@ -79,8 +81,8 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 lh_error *err)
 {
     const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
-    return search_with_share(job, &own, WORK_DIVISOR * parts, cutoff_ns, mem,
-                             out, err);
+    return search_with_share(job, &own, WORK_DIVISOR * parts, cutoff_ns, NULL,
+                             mem, out, err);
 }
 
 lh_status lhi_plan_search_possible(const lh_job *job,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* Initial and maximum number of entries. */
-enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 18 };
+enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 19 };
 
 /* A cached outcome. */
 typedef struct entry {

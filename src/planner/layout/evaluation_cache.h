@@ -3,8 +3,8 @@
  * differ only in irrelevant ways (state divided differently but gathered as
  * fast; layers moved and moved back) and then have identical pipelines. A
  * search meets the same ones again and again: a third of all it would simulate.
- * A cached outcome equals the recomputed one, so plans do not depend on the
- * cache. */
+ * Searches for other links share many, too. A cached outcome equals the
+ * recomputed one, so plans do not depend on the cache. */
 #ifndef LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
 #define LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
 
@@ -13,8 +13,7 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* One search's cache, in which all evaluations have the same sub-blocks.
- * Thread-safe. */
+/* A cache in which all evaluations have the same sub-blocks. Thread-safe. */
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
 /* Creates an empty schedule-result cache. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);

@@ -195,7 +195,8 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
 static lh_status refine_schedules(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_best_per_value *heads,
-                                  lhi_arena *mem, lh_plan *plan, lh_error *err)
+                                  lhi_arena *mem, lhi_evaluation_cache *tried,
+                                  lh_plan *plan, lh_error *err)
 {
     lhi_deadline end;
     const lh_plan_options in_time = lhi_options_with_deadline(
@@ -203,7 +204,7 @@ static lh_status refine_schedules(const lh_job *job,
         lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
                                     1 - LHI_SHARE_WITH_ELASTIC),
         &end);
-    return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
+    return lhi_plan_refine(job, &in_time, heads, mem, tried, plan, err);
 }
 
 /* Searches for the other objective's plan, the cheapest or the fastest, and
@@ -222,7 +223,8 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     lh_status status = search_for(&s, &other, &why);
     s.options.partition = LH_PARTITION_EVEN; /* refine schedules alone */
     if (status == LH_OK)
-        status = refine_schedules(s.job, &s.options, NULL, s.mem, &other, &why);
+        status = refine_schedules(s.job, &s.options, NULL, s.mem,
+                                  s.evaluation_cache, &other, &why);
     if (status == LH_OK)
         status = lhi_pricing_set_choice(s.job, s.mem, &other.best, &why);
     if (status == LH_OK)
@@ -487,8 +489,10 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
-                          int64_t cutoff_ns, lh_plan *plan, lh_error *err)
+                          int64_t cutoff_ns, lhi_evaluation_cache *shared,
+                          lh_plan *plan, lh_error *err)
 {
+    lhi_evaluation_cache *own = NULL;
     lhi_pareto_front front = {.mem = mem};
     lhi_layout_search s = {
         .job = job,
@@ -500,7 +504,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         .best_only = !unexplored && !options->pareto_front,
         .front = options->pareto_front ? &front : NULL};
     LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
-    lh_status status = lhi_evaluation_cache_make(&s.evaluation_cache, err);
+    lh_status status = shared ? LH_OK : lhi_evaluation_cache_make(&own, err);
+    s.evaluation_cache = shared ? shared : own;
     if (status == LH_OK)
         status = search_for(&s, plan, err);
     if (status == LH_OK && s.front && lhi_pricing_has_prices(job))
@@ -510,7 +515,7 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK && s.front)
         status = adopt_best_of_front(&s, plan, err);
     lhi_workers_free(s.workers);
-    lhi_evaluation_cache_free(s.evaluation_cache);
+    lhi_evaluation_cache_free(own);
     plan->pareto_front = front.all;
     plan->n_pareto = front.n;
     return status;
@@ -519,12 +524,21 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
-                                     int64_t cutoff_ns, lh_plan *plan,
-                                     lh_error *err)
+                                     int64_t cutoff_ns,
+                                     lhi_evaluation_cache *shared,
+                                     lh_plan *plan, lh_error *err)
 {
-    LHI_TRY(
-        lhi_plan_search(job, options, mem, unexplored, cutoff_ns, plan, err));
-    LHI_TRY(refine_schedules(
-        job, options, unexplored ? &unexplored->heads : NULL, mem, plan, err));
+    lhi_evaluation_cache *own = NULL;
+    lh_status status = shared ? LH_OK : lhi_evaluation_cache_make(&own, err);
+    lhi_evaluation_cache *tried = shared ? shared : own;
+    if (status == LH_OK)
+        status = lhi_plan_search(job, options, mem, unexplored, cutoff_ns,
+                                 tried, plan, err);
+    if (status == LH_OK)
+        status = refine_schedules(job, options,
+                                  unexplored ? &unexplored->heads : NULL, mem,
+                                  tried, plan, err);
+    lhi_evaluation_cache_free(own);
+    LHI_TRY(status);
     return lhi_pricing_set_choice(job, mem, &plan->best, err);
 }

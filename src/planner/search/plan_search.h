@@ -3,6 +3,7 @@
 #ifndef LHI_PLANNER_SEARCH_PLAN_SEARCH_H
 #define LHI_PLANNER_SEARCH_PLAN_SEARCH_H
 
+#include "planner/layout/evaluation_cache.h"
 #include "planner/search/unexplored.h"
 
 #include <longhaul/experimental/plan.h>
@@ -11,20 +12,24 @@
  * then plans that take `cutoff_ns` or longer are not required, either (0: all
  * are), and the result may be slower than the best of them. Bounds on
  * unsimulated layouts go to `unexplored` (NULL: nowhere), which the caller
- * releases, on failure too; without a proof there are none. Fills `plan` except
- * for name, version, hash and job. Lists are in `mem`; the caller frees
- * plan->pipeline and plan->schedule, on failure too. */
+ * releases, on failure too; without a proof there are none. `shared`: the
+ * evaluation cache of searches with the same sub-blocks (NULL: one of its own);
+ * the result does not depend on it. Fills `plan` except for name, version, hash
+ * and job. Lists are in `mem`; the caller frees plan->pipeline and
+ * plan->schedule, on failure too. */
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
-                          int64_t cutoff_ns, lh_plan *plan, lh_error *err);
+                          int64_t cutoff_ns, lhi_evaluation_cache *shared,
+                          lh_plan *plan, lh_error *err);
 
 /* Searches for a plan as lhi_plan_search() does, then optimises its schedules
  * with the solver. */
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
-                                     int64_t cutoff_ns, lh_plan *plan,
-                                     lh_error *err);
+                                     int64_t cutoff_ns,
+                                     lhi_evaluation_cache *shared,
+                                     lh_plan *plan, lh_error *err);
 
 /* Replaces the plan by `other`, a plan of the same job with less usable memory,
  * if that is better: any layout that fits in less memory is also valid for the

@@ -3,15 +3,18 @@
 #ifndef LHI_PLANNER_SEARCH_REFINE_H
 #define LHI_PLANNER_SEARCH_REFINE_H
 
+#include "planner/layout/evaluation_cache.h"
 #include "planner/search/unexplored.h"
 
 /* Searches for faster schedules, and higher bounds, for the plan's layout and
  * its closest alternatives within options->effort; with `heads` (NULL: none),
- * also for the best plan with each other dimension value. The caller frees the
- * plan's pipeline and schedule, on failure too; lists are in `mem`. */
+ * also for the best plan with each other dimension value. `tried`: as in
+ * lhi_evaluation_cache_run_method(). The caller frees the plan's pipeline and
+ * schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_best_per_value *heads, lhi_arena *mem,
-                          lh_plan *plan, lh_error *err);
+                          lhi_evaluation_cache *tried, lh_plan *plan,
+                          lh_error *err);
 
 /* Simulates a schedule on a choice's pipeline, with messages first in, first
  * out. Updates the choice's times, memory, tokens/s and MFU. */

@@ -593,21 +593,22 @@ static lh_status try_all(lhi_partition_refinement *m, uint64_t effort,
 /* Searches layer partitions under optimised schedules for the plan's layout and
  * its closest alternatives; repeats with more effort as long as work is left.
  */
-static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
-                                   lh_error *err)
+static lh_status search_partitions(lhi_refinement *r,
+                                   lhi_evaluation_cache *tried, char *why,
+                                   size_t room, lh_error *err)
 {
     uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
     const uint64_t given = lhi_compute_layout_work(r->options) >> DOUBLINGS;
-    lhi_partition_refinement m = {
-        .r = r,
-        .s = {.job = r->job, .options = *r->options, .mem = r->mem},
-        .left = given,
-        .given = given,
-        .best_at_start = r->plan->best};
+    lhi_partition_refinement m = {.r = r,
+                                  .s = {.job = r->job,
+                                        .options = *r->options,
+                                        .mem = r->mem,
+                                        .evaluation_cache = tried},
+                                  .left = given,
+                                  .given = given,
+                                  .best_at_start = r->plan->best};
     m.mem = lhi_arena_make(0);
     lh_status status = m.mem ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status = lhi_evaluation_cache_make(&m.s.evaluation_cache, err);
     if (status == LH_OK && effort > 0 && !lhi_partition_refinement_is_done(&m))
         status = climb_alternatives(&m, effort, why, room, err);
     while (status == LH_OK && effort > 0 &&
@@ -618,14 +619,14 @@ static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
         for (int i = 0; i < LEVELS && !won; i++)
             effort *= GROWTH;
     }
-    lhi_evaluation_cache_free(m.s.evaluation_cache);
     lhi_arena_free(m.mem);
     return status;
 }
 
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_best_per_value *heads, lhi_arena *mem,
-                          lh_plan *plan, lh_error *err)
+                          lhi_evaluation_cache *tried, lh_plan *plan,
+                          lh_error *err)
 {
     lhi_refinement r = {
         .job = job, .options = options, .mem = mem, .plan = plan};
@@ -636,6 +637,6 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
         return LH_OK;
     LHI_TRY(lhi_refinement_improve_known(&r, heads, why, sizeof why, err));
     if (!plan->best.elastic)
-        LHI_TRY(search_partitions(&r, why, sizeof why, err));
+        LHI_TRY(search_partitions(&r, tried, why, sizeof why, err));
     return lhi_refinement_finish(&r, why, err);
 }
