@@ -90,7 +90,9 @@ static void compare(uint64_t seed, tally *t, const lh_plan *given,
     fprintf(stderr, "%s", text);
 }
 
-/* Plans the job with the degrees of a layout. */
+/* Plans the job with the degrees of a layout. Unequal microbatches follow from
+ * the others, and are searched only if the job leaves `data` and `micro_batch`
+ * open. */
 static lh_plan *plan_with_degrees(const job_parts *p, const lh_layout *l,
                                   job_parts *given)
 {
@@ -100,8 +102,9 @@ static lh_plan *plan_with_degrees(const job_parts *p, const lh_layout *l,
     } degrees[] = {{"tensor", l->tensor}, {"context", l->context},
                    {"expert", l->expert}, {"pipeline", l->pipeline},
                    {"data", l->data},     {"micro_batch", l->micro_batch}};
+    const size_t n = sizeof degrees / sizeof *degrees;
     *given = *p;
-    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++) {
+    for (size_t i = 0; i < (l->group_micro_batches ? n - 2 : n); i++) {
         char value[16];
         snprintf(value, sizeof value, "%" PRIu32, degrees[i].value);
         if (p->experts || strcmp(degrees[i].key, "expert") != 0)
