@@ -205,7 +205,7 @@ def effort_limits_the_search_over_layouts():
 @test
 def unsimulated_layouts_are_not_called_dearer():
     write("job.yaml", OPEN)
-    plan = json.loads(run(*PLAN[:3], "--effort", "2000", "--top", "9999",
+    plan = json.loads(run(*PLAN[:3], "--effort", "20000", "--top", "9999",
                           "--objective", "cost", "--gpu-hour", "2",
                           "--json").stdout)
     waited = [a for a in plan["alternatives"] if a["status"] == "bounded" and
