@@ -301,8 +301,10 @@ static lh_status write_export(cli *c, const work *w)
                               path ? cli_utf8_name(c, path) : text)));
 }
 
-/* Rejects options without effect: only PyTorch's schedule has forms, and a
- * plan has its own schedule. */
+/* Rejects options that have no effect: --form with a target other than pytorch;
+ * --schedule and --sub-blocks where a plan, which has its own schedule, is
+ * exported; --allow-inexact where none is. Also rejects --to chakra without
+ * -o. */
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;

@@ -170,7 +170,8 @@ static const char *format_factor(const lh_plan_range *r, double job,
     return text;
 }
 
-/* Returns the job's value for a range's links; 0: several values. */
+/* Returns the latency in ms or bandwidth in Gb/s (r->quantity) that the job
+ * gives for the links of `r`; 0 if these links have different values. */
 static double get_link_value(const lh_job *job, const lh_plan_range *r)
 {
     uint32_t n = job->n_datacenters;

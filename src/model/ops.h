@@ -22,8 +22,9 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
                             lhi_layer_op *ops);
 
 /* Lists `layer`'s operations, which must be in the range, ignoring the job's
- * recomputation. Their stored bytes add up to the lh_cost_chunk() value for a
- * layer without recomputation. Writes *n_ops entries, at most LH_COST_MAX_OPS.
+ * recomputation. The operations' stored bytes add up to the lh_cost_chunk()
+ * value for a layer without recomputation. Writes *n_ops entries, at most
+ * LH_COST_MAX_OPS.
  */
 lh_status lhi_cost_layer_ops(const lh_job *job, const lh_layout *layout,
                              const lh_cost_layer_range *slice, uint32_t layer,

@@ -73,8 +73,9 @@ static uint32_t read_repeat_count(const char **at)
     return n;
 }
 
-/* Adds the letters from `at` to `end` (NULL: all) with their repeat counts.
- * Stops at an error, which is in s->wrong. */
+/* Adds to `s` the letters of a layout string from `at` up to `end` (NULL: up to
+ * the end of the string), each as often as its repeat count gives: "t*3" adds
+ * three decoder layers. Stops at the first error and stores it in s->wrong. */
 static void add_letters(stages *s, const char *at, const char *end)
 {
     while (!s->wrong && at != end && *at) {

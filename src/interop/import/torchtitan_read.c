@@ -284,8 +284,10 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
     return LH_OK;
 }
 
-/* Reads the next option with its values, or the activation checkpoint mode, and
- * stores it. */
+/* Reads the option at word r->i with its values (--section.name VALUE...), or
+ * the word that selects the activation checkpoint mode
+ * (activation-checkpoint:full), and stores it in r->t. Advances r->i past it.
+ * LH_EINPUT: unknown option or missing value. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];

@@ -153,7 +153,8 @@ static void compute_job_use(const lhi_network *n,
     }
 }
 
-/* Counts the cables before cable `c` that connect the same two nodes. */
+/* Counts the cables with a number below `c` that connect the same two nodes as
+ * cable `c`. */
 static uint32_t count_parallel(const lh_topology *t, uint32_t c)
 {
     const lh_cable *x = &t->cables[c];

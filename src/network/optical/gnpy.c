@@ -387,7 +387,11 @@ static lh_status check_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
-/* Follows a line from a ROADM's neighbour to the next ROADM. */
+/* Reads one line: follows the elements (fibres, amplifiers, losses) from the
+ * ROADM (optical switch) `from` and its neighbour `next` to the next ROADM, and
+ * appends the line to r->lines. `signal` is scratch: the channels' powers and
+ * shares along the line. LH_EINPUT: the line branches or does not end at
+ * another ROADM. */
 static lh_status follow_line(reader *r, const element *from,
                              const element *next, lhi_gn_signal *signal)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bound on elastic plans' iteration time. Their chunks need the
- * ZeRO-1 layout's pass times plus recomputation, and both iteration ends send
- * at least as much. A bound on the layout's own pipeline therefore bounds its
- * elastic plans too.
+/* Lower bound on elastic plans' iteration time. The chunks of an elastic plan
+ * need the ZeRO-1 layout's pass times plus recomputation, and both iteration
+ * ends send at least as much. A bound on the layout's own pipeline therefore
+ * bounds its elastic plans too.
  *
  * A longer first group needs more memory and so more recomputation; a shorter
  * one waits for messages between its chunks. Both effects are combined for the

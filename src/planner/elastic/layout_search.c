@@ -60,8 +60,9 @@ bool lhi_elastic_is_required(const lh_job *job)
     return is_requested(job) && job->training.zero >= 2;
 }
 
-/* Checks whether a search step's status lets the search continue with other
- * candidates: success, or a plan that does not apply. */
+/* Checks whether the search continues after the evaluation of one candidate
+ * returned `status`: LH_OK, or a status that only excludes this candidate
+ * (lhi_method_is_inapplicable()). All other statuses end the search. */
 static bool may_continue(lh_status status)
 {
     return status == LH_OK || lhi_method_is_inapplicable(status);

@@ -338,8 +338,9 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     return status;
 }
 
-/* Returns the layout with ZeRO-1 from which the elastic plan of `config`
- * starts; *plain becomes its job. */
+/* Returns `config` with ZeRO-1 in place of its elastic plan. The elastic plan's
+ * pipeline is built by changing this configuration's pipeline. Sets *plain to
+ * the job with the returned configuration. */
 static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
                                     lh_job *plain)
 {

@@ -387,7 +387,9 @@ static lh_status combine_changes(flag_list *l, int64_t *all_ns, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the list with all possible changes for the plan's target. */
+/* Evaluates all changes of options that the plan's training program (TorchTitan
+ * or Megatron-LM) supports, and appends those that apply to the plan to
+ * l->changes. */
 static lh_status list_changes(flag_list *l, lh_error *err)
 {
     LHI_TRY(try_tensor_overlap(l, err));

@@ -146,9 +146,11 @@ typedef struct part_gpus {
     bool shifted;     /* at other GPUs than with dense packing */
 } part_gpus;
 
-/* Returns the least distance of blocks of `size` GPUs with which every block is
- * on as few nodes of `node` GPUs as possible. Blocks begin at all multiples of
- * the greatest common divisor within a node. */
+/* Returns the least distance, in GPUs, between the starts of consecutive blocks
+ * of `size` GPUs at which every block uses as few nodes of `node` GPUs as
+ * possible. The offsets of block starts within a node are the multiples of g,
+ * the greatest common divisor of distance and `node`; the largest offset,
+ * node - g, uses no additional node if g > (size - 1) % node. */
 static uint64_t align_blocks(uint64_t size, uint64_t node)
 {
     uint64_t spacing = size;

@@ -409,8 +409,8 @@ static lh_status find_list(placement_search *f, uint32_t most, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Like lhi_placement_search(), with at most `most` placements and the reversed
- * ones. */
+/* Implements lhi_placement_search() for at most `most` placements; reversed
+ * placements are added to the list and do not count. */
 static lh_status search(const lh_job *job, const lh_layout *layout,
                         uint32_t most, lhi_arena *mem, const lh_sites **list,
                         uint32_t *n, lh_error *err)

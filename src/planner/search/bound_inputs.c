@@ -556,9 +556,11 @@ static void apply_memory_bound(const lhi_bound_inputs *f,
     out->kind = LHI_BOUND_MEMORY;
 }
 
-/* Computes in *out the largest of all lower bounds that apply on `level` (depth
- * in the search tree, which decides the known values). The partition bound is
- * computed up to `below_ns`; 0: never. */
+/* Raises the bound *out on the iteration time to the largest of all lower
+ * bounds for case `c` that are valid at `level`: the values decided so far. If
+ * `below_ns` is positive, includes the partition bound, whose bisection ends at
+ * `below_ns`. Sets out->ns to INT64_MAX if the memory bound excludes the case.
+ */
 static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
                          int64_t below_ns, const lhi_bound_case *c,
                          lhi_lower_bound *out)
@@ -589,9 +591,10 @@ static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
     apply_memory_bound(f, c, out);
 }
 
-/* Computes in *out a configuration's lower bound on `level` (depth in the
- * search tree). `below_ns`: also computes the partition bound, up to this
- * value; 0: without it. */
+/* Computes in *out the lower bound on the iteration time of all configurations
+ * that agree with `config` in the values decided at `level`. If `below_ns` is
+ * positive, includes the partition bound, whose bisection ends at `below_ns`.
+ */
 static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
                                const lhi_config *config, int64_t below_ns,
                                lhi_lower_bound *out, lh_error *err)

@@ -91,7 +91,8 @@ static lh_status find_best_run(const lhi_size_search *s,
     return LH_OK;
 }
 
-/* Checks whether a size lies in the ranges; one with lost nodes may not. */
+/* Checks whether a size (`nodes` per datacenter) is within the job's ranges of
+ * nodes. A size that remains after a loss of nodes may be below them. */
 static bool is_in_ranges(const lhi_size_search *s, const uint32_t *nodes)
 {
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)

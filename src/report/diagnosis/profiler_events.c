@@ -214,8 +214,8 @@ typedef enum category {
     CATEGORY_KERNEL,
 } category;
 
-/* Their names; capitals are those of PyTorch up to 1.11, where a step's range
- * is an operator. */
+/* The categories' names; capitals are those of PyTorch up to 1.11, where a
+ * step's range is an operator. */
 static const struct {
     const char *name;
     category category;

@@ -24,17 +24,19 @@ lh_status lhi_replay_mean_step(lhi_diagnosis_state *d,
 
 /* --- slowdowns ------------------------------------------------------------ */
 
-/* Scenarios in order: all times recorded, all idealised, then one for each
- * stage, replica and operation kind. */
+/* Results of `n` replay scenarios. In scenario 0 all operations take their
+ * recorded times, in scenario 1 all take typical times. In each further
+ * scenario one stage, replica or operation kind takes its recorded times and
+ * all other operations take typical times. */
 typedef struct scenario_results {
-    uint32_t n, stages, replicas, kinds;
-    int64_t *ends;
+    uint32_t n;
+    uint32_t stages, replicas, kinds; /* first scenario of each group */
+    int64_t *ends;                    /* step times: scenario by scenario */
 } scenario_results;
 
 enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
 
-/* Builds replay scenario number `i` in scenario_results order: recorded and
- * typical times, then one stage, replica or kind each with recorded times. */
+/* Builds replay scenario number `i`, as scenario_results numbers them. */
 static lh_status make_scenario(lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)

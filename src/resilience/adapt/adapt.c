@@ -21,16 +21,18 @@ enum {
     MAX_EFFORT_FACTOR = 10,
     DEFAULT_STEPS = 10
 };
-/* Defaults: duration of a switch; slowdown that is handled before the minimum
- * number of steps; minimum saving, as shares of a step. */
+/* Defaults of lh_adapt_options: cost of a schedule switch in ns; slowdown that
+ * is answered before min_interval_steps have passed, and minimum saving that
+ * justifies a switch, both as fractions of an iteration. */
 #define DEFAULT_SWITCH_NS INT64_C(2000000)
 #define DEFAULT_URGENT_SLOWDOWN 0.2
 #define DEFAULT_MIN_GAIN 0.002
 
 /* --- construction --------------------------------------------------------- */
 
-/* Sets the bit of the schedule candidate called `name` (`len` characters) in
- * the bit set `set`. LH_EINVAL: no candidate has the name. */
+/* Adds the schedule candidate called `name` (`len` characters) to the bit set
+ * `set`: bit i is candidate lh_adapt_candidate(i). LH_EINVAL: no candidate has
+ * this name. */
 static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                                 lh_error *err)
 {

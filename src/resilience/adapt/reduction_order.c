@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists each chunk's microbatches in the order in which their weight gradients
- * are complete: after W or a joint backward, or after the last part of a split
- * W. `sums` (the order) and `parts` (parts done) have n_chunks x
- * n_microbatches entries. `n_of`: microbatches listed per chunk. `parts` and
- * `n_of` start at 0. */
+/* Lists each chunk's microbatches in `sums`, in the order in which their weight
+ * gradients are complete: after B, W, or the last part of a split W. Arrays:
+ *
+ *     sums[chunk * n_microbatches + i]            i-th microbatch of the chunk
+ *     parts[chunk * n_microbatches + microbatch]  scratch: W parts counted
+ *     n_of[chunk]                                 scratch: microbatches listed
+ *
+ * The caller sets `parts` and `n_of` to 0. */
 static void list_reduction_order(const lh_pipeline *p,
                                  const lh_schedule *schedule, uint32_t *sums,
                                  uint32_t *parts, uint32_t *n_of)

@@ -127,10 +127,12 @@ static double predict_normal(const monitored_time *t, double work)
            fmin(fmax(slope, 0), fmax(most, 0)) * (work - t->mean_work);
 }
 
-/* Updates the line through the normal times by one time; `is_normal`: unless it
- * deviates by so much that it may be the first of a slowdown. Otherwise only
- * the work is added, as if its time were on the line: work that grows during a
- * slowdown must not remain far from the mean. */
+/* Updates the regression line of the normal time over the work by the time `ns`
+ * of one iteration with this work. After the warm-up, `ns` is replaced by the
+ * line's value in three cases: `is_normal` is false, the drift detector reports
+ * a slowdown, or `ns` deviates by so much that it may be the first time of a
+ * slowdown. The work is always added: otherwise work that grows during a
+ * slowdown would stay far from the mean. */
 static void update_line(monitored_time *t, double ns, double work,
                         bool is_normal)
 {

@@ -103,10 +103,13 @@ lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
                                         const uint32_t *given, lhi_arena *mem,
                                         uint32_t **out, lh_error *err);
 
-/* Plans the state transfers from the hosts in `from` to those in `to` into
- * `moves`. Returns the total time, or -1 if a link's time is unknown. `vias`:
- * relay per placement; NULL: the fastest ones. `moves` needs capacity for all
- * hosts, `free_at` (scratch) for 2 * n_hosts. */
+/* Plans the transfers of training state (parameters and optimizer) when each
+ * place i (a device of a replica) migrates from host from[i] to host to[i].
+ * Writes one entry to `moves` for each place that changes its host. Returns the
+ * time in ns until the last transfer arrives, or -1 if a link's time is
+ * unknown. vias[i]: the host that relays place i's state, LH_NONE for a direct
+ * transfer; `vias` NULL: the fastest route of each. `moves` needs capacity for
+ * n_hosts entries, `free_at` (scratch) for 2 * n_hosts. */
 int64_t lhi_host_placement_plan_transfers(
     const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
     const uint32_t *from, const uint32_t *to, const uint32_t *vias,

@@ -97,9 +97,10 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
  * buffer in expert order, summed over the ranks that share an expert; with
  * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
-/* Sends the output gradients d to the ranks of their experts and returns those
- * received here. Their routing weights are then in
- * cpu->recv_routing_weights. */
+/* Sends each row of the output gradients d, with its routing weight, to the
+ * rank of the row's expert. Returns the gradients that this rank received. If
+ * tokens come from several ranks (cpu->n_source_ranks), stores the routing
+ * weights of the received rows in cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                               const float *d);
 /* Sends input gradients from the experts' ranks back to the tokens' ranks, into

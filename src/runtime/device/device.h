@@ -67,9 +67,9 @@ typedef struct lhi_tensor {
     bool is_expert; /* an expert's; other ranks may have other experts */
     /* Tied embeddings: chunk 0's embedding and the last chunk's head (or its
      * modules' embedding) are one tensor. Each chunk has its own copy, even if
-     * both are on one device or are one chunk. Their gradients have to be
-     * added, the embedding's first. The value is the chunk with the other copy;
-     * LH_NONE: not tied. */
+     * both are on one device or are one chunk. The gradients of the two copies
+     * have to be added, the embedding's first. The value is the chunk with the
+     * other copy; LH_NONE: not tied. */
     uint32_t tied_chunk;
     bool is_head;   /* tied: this is the last chunk's copy */
     uint32_t index; /* model order: embedding, layers, norm, head, modules */

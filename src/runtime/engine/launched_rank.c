@@ -202,8 +202,8 @@ static lh_status prepare_attempt(void *of, lh_error *err)
 }
 
 /* Lists the ranks that this process may replace: the same stage of the replicas
- * before its own. Their weights are the same. Rank 0 is none of them, because
- * the others connect to its host. */
+ * before its own, whose ranks have the same weights. Rank 0 is excluded,
+ * because the other ranks connect to its host. */
 static void find_replaced(start *s)
 {
     const lhi_grid *grid = &s->job->grid;

@@ -718,7 +718,8 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
         if (err)
             *err = own;
     }
-    /* Their threads use the endpoint, which is closed next. */
+    /* The threads of adaptation and rescheduler use the endpoint, which is
+     * closed next. */
     if (w->adapting)
         lhi_adaptation_stop(w->adapting);
     if (w->rescheduler)

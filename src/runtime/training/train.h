@@ -404,8 +404,10 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
  * Release with free(). LH_EINPUT: none exists. */
 lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
                          lh_error *err);
-/* Loads one checkpoint: `path` itself (step NULL), or one in it. *is_damaged:
- * the failure was damage rather than a mismatch; always set. */
+/* Loads one checkpoint: `path` itself (step NULL), or the checkpoint of *step
+ * in the folder `path`. Sets *is_damaged in every case: true if loading failed
+ * because files are damaged or missing, false on success and if the checkpoint
+ * is intact but has another model or other data. */
 lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const uint64_t *step,
                              const lhi_checkpoint_options *options,

@@ -138,8 +138,10 @@ static int64_t find_earliest(const slot_plan *v, uint32_t d, int64_t t)
     return after + 1;
 }
 
-/* Checks the memory of a device after the move of a pass from slot `from` to
- * the earlier free slot `to`; if it fits, updates the device's memory. */
+/* Checks whether a device stays within v->limit in every slot if a pass moves
+ * from slot `from` to the earlier free slot `to`. If so, updates the memory and
+ * pending W of all slots of `row` and returns true; otherwise changes nothing.
+ * `has_w`: W passes have slots of their own, as in advance(). */
 static bool update_memory(const slot_plan *v, slot_row *row, bool has_w,
                           int64_t from, int64_t to)
 {

@@ -367,9 +367,9 @@ static void launch_scatter(simulation *r, uint32_t chunk, int64_t now_ns)
 
 /* Counts a W or B of `chunk` that ends at end_ns, and starts the reduce-scatter
  * after the last one. With two directions it sums the gradients of both copies:
- * both reduce-scatters start when both have ended. Their devices may have been
- * advanced to different times, so the launches wait for their turn in the
- * heap. */
+ * both reduce-scatters start when both have ended. The two copies' devices may
+ * have been advanced to different times, so the launches wait for their turn in
+ * the heap. */
 static void release_gradients(simulation *r, uint32_t chunk, int64_t end_ns)
 {
     const lhi_verifier *judge = r->judge;

@@ -530,8 +530,9 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return true;
 }
 
-/* Estimates the cost of tightening machine m's windows, in ticks (units of
- * search work). */
+/* Estimates the cost of one call of tighten() for machine m, in ticks of the
+ * effort budget: with a lattice a 64th of its states times streams, otherwise
+ * the number of operations. */
 static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 {
     const lhi_lattice *l = lhi_windows_get_lattice(w, m);
@@ -539,8 +540,9 @@ static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
              : lhi_machine_count_operations(w->shop, m);
 }
 
-/* Propagates windows along precedence and through machines until nothing
- * changes; false: no schedule exists. */
+/* Tightens the operations' time windows until none changes or the budget is
+ * spent: along precedence constraints, and by each machine's constraint that
+ * it runs one operation at a time. Returns false if no schedule exists. */
 static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;

@@ -389,9 +389,11 @@ static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
     return stream == NONE ? 0 : a->s->time[a->s->streams[stream].first];
 }
 
-/* Draws a random spacing between microbatches. Two microbatches spaced at a
- * multiple of F + D meet opposite traffic without waiting; W fits between them
- * or occasionally. */
+/* Draws a random value for `space`, the minimum distance between the starts of
+ * two consecutive microbatches, from the pass times F, D, W of a random chunk:
+ * 0, F + D, 2 (F + D), a number up to 2 (F + D), or, with time for W passes,
+ * F + D + W or F + D plus up to 3 W. Microbatches at multiples of F + D meet
+ * microbatches in the opposite direction without waiting. */
 static int64_t draw_space(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
