@@ -95,9 +95,9 @@ static const cli_option options[] = {
      .preset = "makespan",
      .choices = objectives,
      .help = "optimal: objective to minimise: the end of the last pass or "
-             "communication anywhere (makespan), of the last pass on the first "
-             "chunk's device, or the memory limit at which a makespan is still "
-             "possible."},
+             "communication anywhere (makespan), the end of the last pass on "
+             "the first chunk's device (first-device), or the memory limit "
+             "that a makespan of at most --makespan requires (memory)."},
     CLI_SEARCH_ROWS(settings),
     CLI_TRADEOFF_ROWS(settings),
 };

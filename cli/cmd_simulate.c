@@ -32,8 +32,10 @@ static const cli_option options[] = {
      .at = offsetof(settings, model.host_copy_ns),
      .arg = "TIME",
      .example_argument = "1ms",
-     .help = "With --host-memory: extra time of a forward whose activations "
-             "are kept in the host, and of their backward (default: none)."},
+     .help =
+         "With --host-memory: time to copy one forward's activations to or "
+         "from host memory. Lengthens the forward and the backward of these "
+         "activations (default: 0)."},
     CLI_OUTPUT_ROW(settings, trace, "Write Chrome trace events, for Perfetto."),
     CLI_OUTPUT_ROW(settings, html, "Write an HTML report that works offline."),
     CLI_OUTPUT_ROW(settings, svg,
@@ -63,8 +65,10 @@ static const cli_option options[] = {
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(settings, play.adapt),
-     .help = "With --events: switch to another schedule and, with --coupled or "
-             "--receives late, to delegated sends, if that pays off."},
+     .help = "With --events: switch to another schedule if the predicted "
+             "iteration is shorter. With --coupled or --receives late, also "
+             "switch to delegated sends (by host threads, without delaying "
+             "passes)."},
     {.name = "same-sums",
      .type = CLI_FLAG,
      .at = offsetof(settings, play.same_sums),

@@ -36,8 +36,8 @@ static const cli_option options[] = {
      .arg = "WHERE",
      .preset = "any",
      .choices = ranks,
-     .help = "Where ranks run: any (as the transport requires), or local "
-             "(processes started on this machine; same as --transport local)."},
+     .help = "Where ranks run: any (as --transport defines), or local (one "
+             "process per rank on this machine; same as --transport local)."},
     CLI_SCHEDULE_ROW(train_settings),
     CLI_SUB_BLOCKS_ROW(train_settings, CLI_SUB_BLOCKS),
     {.name = "schedule-at",
@@ -147,9 +147,10 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, model.host_copy_ns),
      .arg = "TIME",
      .example_argument = "1ms",
-     .help = "With --host-memory: extra time of a forward whose activations "
-             "are kept in the host, and of their backward (default: none; cpu: "
-             "required, as the prediction)."},
+     .help =
+         "With --host-memory: time to copy one forward's activations to or "
+         "from host memory. Lengthens the forward and the backward of these "
+         "activations (default: 0; cpu: required, for the prediction)."},
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,

@@ -93,8 +93,9 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "buffers", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, buffers), .arg = "N", .least = 1,             \
         .most = 1000000,                                                       \
-        .help = "Maximum number of posted receives of a rank. Default: "       \
-                "the number that the prediction needs."                        \
+        .help = "Maximum number of receives that a rank has posted at a "      \
+                "time, each with a buffer. Default: as many as the "           \
+                "predicted message times require."                             \
     }
 
 #define CLI_THREADS_ROW(settings, says)                                        \

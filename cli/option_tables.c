@@ -30,7 +30,9 @@ const cli_option cli_common_options[] = {
      .at = offsetof(cli_common, seed),
      .arg = "N",
      .preset = "0",
-     .help = "Random seed; the same seed gives the same result."},
+     .help = "Seed of random numbers: schedule search, samples, initial "
+             "weights, simulated networks. No effect on commands without "
+             "random numbers."},
     {.name = "help",
      .letter = 'h',
      .type = CLI_FLAG,
