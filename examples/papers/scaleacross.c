@@ -302,9 +302,8 @@ static void print_placement(void)
     static const double overs[] = {1, 2, 4, 8, 16};
     puts("## Which parallelism crosses: dense model\n\nThe table is for "
          "`dorapp` and a layer per chunk, with table 2's batch over all "
-         "replicas (11\nmicrobatches per replica) and per replica (44). "
-         "*PP-out*: the pipeline crosses between the\nbuildings. *DP-out*: "
-         "data parallelism crosses.\n\nThe first three columns after the "
+         "replicas (11\nmicrobatches per replica) and per replica (44).\n\n"
+         "The first three columns after the "
          "oversubscription follow the paper's formulas. The other\ncolumns are "
          "for the job `dense-17b-two-buildings.yaml` with the same layout, as "
          "printed by `longhaul\nplan`.\n\n| microbatches | oversubscription | "
@@ -494,14 +493,16 @@ static void print_layouts(void)
     print_layout("TP 1, EP 16, ETP 1, PP 8, DP 16", l);
     const model m = mixture(128);
     printf("\nIn the paper PP-out is 49.4 %% faster than DP-out at 1:16 with "
-           "128 experts (ratio 1.494). In the\nfirst layout each expert has "
-           "copies in both buildings, whose gradients cross with DP-out. In "
-           "the\nother layouts all GPUs in a stage share one set of experts: "
-           "no expert gradients are sent, but\ntokens cross between the "
-           "buildings. As in the formulas, intra-layer communication is in the "
-           "share\nof peak, 0.25. With no intra-layer communication hidden the "
-           "first layout has the ratio %.2f; the\npaper's 1.494 lies between "
-           "this ratio and that of the table.\n\n",
+           "128 experts (ratio 1.494). In the\nfirst layout with DP-out, each "
+           "expert has copies in both buildings, and the gradients of "
+           "these\ncopies cross between the buildings. In the other layouts "
+           "all GPUs in a stage share one set of\nexperts: no expert gradients "
+           "are sent, but tokens cross between the buildings. As in the "
+           "formulas,\nintra-layer communication is in the share of peak, "
+           "0.25: all-to-alls run beside the passes of\nanother microbatch "
+           "(`overlap.expert: 1`). With no intra-layer communication hidden "
+           "the first\nlayout has the ratio %.2f; the paper's 1.494 lies "
+           "between this ratio and that of the table.\n\n",
            job_s(&m, 16, 4, 2, false, false) /
                job_s(&m, 16, 4, 2, false, true));
 }
@@ -665,8 +666,10 @@ int main(void)
          "[scaleacross-figures.md](scaleacross-figures.md) compares "
          "every\nnumber of the paper and counts the agreement.\n\nIn this "
          "page's tables a job runs in two buildings with 400 Gb/s per GPU, an "
-         "oversubscription of\n1:o and a one-way latency of 50 us between the "
-         "buildings, and two pipeline ranks.\n\nTable 2 of the paper has a "
+         "oversubscription of 1:o\nand a one-way latency of 50 us between the "
+         "buildings, and two pipeline ranks. *PP-out* is a layout\nwhose "
+         "pipeline crosses between the buildings. *DP-out* is a layout whose "
+         "data parallelism crosses.\n\nTable 2 of the paper has a "
          "global batch of 176 sequences for the dense model (microbatches of "
          "4, 4\nreplicas) and of 64 for the mixture of experts (microbatches "
          "of 1, 16 replicas). By the words of\ntable 2 these are 11 and 4 "
