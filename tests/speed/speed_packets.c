@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the speed of the packet simulation, and of htsim in the same run.
  *
- *     packets [MEGABYTES] [HTSIM_ROCE]
+ *     speed-packets [MEGABYTES] [HTSIM_ROCE]
  *
  * A permutation of 16 hosts on a folded Clos network with three tiers (4 pods
  * of 2 racks of 2 hosts), 100 Gb/s, 4096 bytes of data in a packet; each host
  * sends one message with go-back-N. HTSIM_ROCE: the program htsim_roce of
  * Broadcom/csg-htsim, which runs the same permutation. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, popen */
-#include "bench.h"
 #include "network/packet/simulation.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HOSTS = 16 };
@@ -24,6 +26,21 @@ typedef struct outcome {
     double seconds, end_ms;
     uint64_t packets, events;
 } outcome;
+
+/* Returns the monotonic clock in seconds. */
+static double read_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Prints the error and exits. */
+static void fail(const lh_error *err)
+{
+    fprintf(stderr, "speed-packets: %s\n", err->text);
+    exit(1);
+}
 
 /* Simulates the permutation. */
 static outcome simulate(uint64_t bytes)
@@ -49,7 +66,7 @@ static outcome simulate(uint64_t bytes)
             .bytes = bytes, .first_pair = i, .queue_pairs = 1};
     }
     if (lhi_fabric_build_clos(&clos, mem, &fabric, &err) != LH_OK)
-        bench_die(&err);
+        fail(&err);
     const lhi_packet_options options = {
         .fabric = &fabric,
         .transport = {.packet_bytes = 4096,
@@ -62,10 +79,11 @@ static outcome simulate(uint64_t bytes)
         .n_pairs = HOSTS,
         .n_messages = HOSTS,
         .seed = 1};
-    double begin = bench_now();
+    double begin = read_clock();
     if (lhi_packets_simulate(&options, times, &counters, &err) != LH_OK)
-        bench_die(&err);
-    outcome out = {bench_now() - begin, 0, counters.delivered, counters.events};
+        fail(&err);
+    outcome out = {read_clock() - begin, 0, counters.delivered,
+                   counters.events};
     for (uint32_t i = 0; i < HOSTS; i++)
         if (times[i].end_ns * 1e-6 > out.end_ms)
             out.end_ms = times[i].end_ns * 1e-6;
@@ -76,11 +94,11 @@ static outcome simulate(uint64_t bytes)
 /* Runs htsim on the same permutation; returns its seconds. */
 static double run_htsim(const char *program, uint64_t bytes)
 {
-    char matrix[] = "/tmp/bench-packets-XXXXXX", command[512];
+    char matrix[] = "/tmp/speed-packets-XXXXXX", command[512];
     int fd = mkstemp(matrix);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file) {
-        perror("bench: temporary file");
+        perror("speed-packets: temporary file");
         exit(1);
     }
     fprintf(file, "Nodes %d\nConnections %d\n", HOSTS, HOSTS);
@@ -93,12 +111,12 @@ static double run_htsim(const char *program, uint64_t bytes)
              "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -o /dev/null "
              ">/dev/null 2>&1",
              program, matrix, HOSTS, HOSTS);
-    double begin = bench_now();
+    double begin = read_clock();
     int status = system(command);
-    double seconds = bench_now() - begin;
+    double seconds = read_clock() - begin;
     unlink(matrix);
     if (status != 0) {
-        fprintf(stderr, "bench: %s failed\n", program);
+        fprintf(stderr, "speed-packets: %s failed\n", program);
         exit(1);
     }
     return seconds;
@@ -107,15 +125,13 @@ static double run_htsim(const char *program, uint64_t bytes)
 int main(int argc, char **argv)
 {
     uint64_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 200) * 1000000;
-    char machine[128];
     outcome o = simulate(bytes);
     printf(
-        "{\"machine\": \"%s\", \"bytes\": %llu, \"packets\": %llu, "
+        "{\"bytes\": %llu, \"packets\": %llu, "
         "\"seconds\": %.3f, \"packets_per_s\": %.0f, \"events_per_s\": %.0f, "
         "\"end_ms\": %.3f",
-        bench_machine(machine, sizeof machine), (unsigned long long)bytes,
-        (unsigned long long)o.packets, o.seconds, (double)o.packets / o.seconds,
-        (double)o.events / o.seconds, o.end_ms);
+        (unsigned long long)bytes, (unsigned long long)o.packets, o.seconds,
+        (double)o.packets / o.seconds, (double)o.events / o.seconds, o.end_ms);
     if (argc > 2) {
         double seconds = run_htsim(argv[2], bytes);
         printf(", \"htsim_seconds\": %.3f, \"htsim_packets_per_s\": %.0f",
