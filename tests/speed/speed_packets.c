@@ -7,7 +7,7 @@
  * of 2 racks of 2 hosts), 100 Gb/s, 4096 bytes of data in a packet; each host
  * sends one message with go-back-N. HTSIM_ROCE: the program htsim_roce of
  * Broadcom/csg-htsim, which runs the same permutation. */
-#define _POSIX_C_SOURCE 200809L /* clock_gettime, popen */
+#define _XOPEN_SOURCE 700 /* clock_gettime, mkdtemp, realpath */
 #include "network/packet/simulation.h"
 
 #include <stdio.h>
@@ -91,14 +91,17 @@ static outcome simulate(uint64_t bytes)
     return out;
 }
 
-/* Runs htsim on the same permutation; returns its seconds. */
+/* Runs htsim on the same permutation, in a temporary folder, since it writes
+ * files into its working folder; returns its seconds. */
 static double run_htsim(const char *program, uint64_t bytes)
 {
-    char matrix[] = "/tmp/speed-packets-XXXXXX", command[512];
-    int fd = mkstemp(matrix);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    char folder[] = "/tmp/speed-packets-XXXXXX", command[2048];
+    char *path = realpath(program, NULL);
+    FILE *file = NULL;
+    if (path && mkdtemp(folder) && chdir(folder) == 0)
+        file = fopen("matrix", "w");
     if (!file) {
-        perror("speed-packets: temporary file");
+        perror("speed-packets");
         exit(1);
     }
     fprintf(file, "Nodes %d\nConnections %d\n", HOSTS, HOSTS);
@@ -107,14 +110,17 @@ static double run_htsim(const char *program, uint64_t bytes)
                 i + 1, (unsigned long long)bytes);
     fclose(file);
     snprintf(command, sizeof command,
-             "'%s' -tm %s -nodes %d -conns %d -tiers 3 -linkspeed 100000 "
+             "'%s' -tm matrix -nodes %d -conns %d -tiers 3 -linkspeed 100000 "
              "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -o /dev/null "
              ">/dev/null 2>&1",
-             program, matrix, HOSTS, HOSTS);
+             path, HOSTS, HOSTS);
     double begin = read_clock();
     int status = system(command);
     double seconds = read_clock() - begin;
-    unlink(matrix);
+    free(path);
+    unlink("matrix");
+    unlink("idmap.txt");
+    rmdir(folder);
     if (status != 0) {
         fprintf(stderr, "speed-packets: %s failed\n", program);
         exit(1);
