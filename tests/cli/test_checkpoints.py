@@ -13,92 +13,11 @@ import socket
 import subprocess
 import time
 
+from checkpointed import (LOCK, arguments, begin, checkpoints, damage, end,
+                          finish_if_trained, prepare, sealed, train)
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     finish, json_case, makes, read, run, test, until, write)
+                     json_case, makes, read, run, test, until, write)
 from input_files import TWO_SITES
-
-LOCK = ".longhaul-lock"
-
-
-@makes("job.yaml", "plan.json", "text")
-def prepare():
-    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
-    for old, new in [("hidden: 128, ffn: 384", "hidden: 16, ffn: 24"),
-                     ("head_dim: 32", "head_dim: 4"),
-                     ("sequence: 128", "sequence: 8")]:
-        job = job.replace(old, new)
-    write("job.yaml", job)
-    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
-    write("text", "It was the best of times, it was the worst of times.\n" * 90)
-
-
-def arguments(steps, *more):
-    return ["train", "plan.json", "--device", "cpu", "--data", "text",
-            "--rate", "1e-2", "--steps", str(steps), *more]
-
-
-def train(name, steps, *more, code=0, err=None):
-    """Runs training with checkpoints in `run`; returns its iterations."""
-    found = json_case(name, arguments(steps, "--checkpoint", "run", *more),
-                      code, err)
-    return [one["loss"] for one in found.get("iterations", [])]
-
-
-def checksum(data):
-    """The checksum of docs/formats/checkpoint.md."""
-    mask = 2**64 - 1
-    h = 0x9e3779b97f4a7c15 ^ len(data)
-    for at in range(0, len(data), 8):
-        word = int.from_bytes(data[at:at + 8], "little")
-        h = (h ^ word) * 0xff51afd7ed558ccd & mask
-        h ^= h >> 32
-    return (h * 0xc4ceb9fe1a85ec53 & mask) >> 12
-
-
-def sealed(state):
-    """Returns the text of a changed state.json with its checksum."""
-    def text(value):
-        if isinstance(value, dict):
-            return "{" + ",".join(f'"{key}":{text(value[key])}'
-                                  for key in sorted(value)) + "}"
-        if isinstance(value, list):
-            return "[" + ",".join(map(text, value)) + "]"
-        if isinstance(value, float):  # as jansson prints it
-            digits = re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.17g}")
-            return digits if set(digits) & set(".e") else digits + ".0"
-        return json.dumps(value)
-    state.pop("check")
-    state["check"] = checksum(text(state).encode())
-    return json.dumps(state)
-
-
-def checkpoints():
-    return sorted(os.listdir(WORK / "run"))
-
-
-def begin(*more, steps=10000000):
-    """Starts a run of unlimited length; returns after its first checkpoint."""
-    log = WORK / "begun.jsonl"
-    log.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [PROGRAM, *arguments(steps, "--checkpoint", "run", "--log",
-                             "begun.jsonl", *more)], cwd=WORK,
-        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True)
-    check(until(lambda: log.exists() and log.read_text().count("\n") > 2,
-                process), "it has begun")
-    return process
-
-
-def end(process, number):
-    os.killpg(process.pid, number)
-    return process.communicate(timeout=HANGS)
-
-
-def damage(path, at=-20):
-    text = bytearray((WORK / path).read_bytes())
-    text[at] ^= 16
-    (WORK / path).write_bytes(text)
 
 
 # --- one run at a time -------------------------------------------------------
@@ -726,84 +645,6 @@ def checkpoints_of_other_jobs_are_not_skipped():
 
 
 @test
-def the_models_base_of_rotary_positions_is_trained_with_and_written():
-    prepare()
-    losses = set()
-    job = json.loads(read("plan.json"))["job"]
-    for base in 10000, 7:
-        job["model"]["rope_theta"] = base
-        write("job.yaml", json.dumps(job))
-        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
-        shutil.rmtree(WORK / "run", ignore_errors=True)
-        losses.add(train("train", 2, "--checkpoint-every", "2")[-1])
-        step = [name for name in checkpoints() if name != LOCK][-1]
-        config = json.loads(read(f"run/{step}/config.json"))
-        check(config["rope_theta"] == base, str(config))
-    check(len(losses) == 2, str(losses))
-
-
-CONFIG = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 4,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
-          "intermediate_size": 24, "rms_norm_eps": 1e-5}
-
-
-def planned_with(**more):
-    """Plans the job with the model in tiny/config.json."""
-    job = json.loads(read("plan.json"))["job"]
-    (WORK / "tiny").mkdir(exist_ok=True)
-    write("tiny/config.json", json.dumps(CONFIG | more))
-    job["model"] = "tiny/config.json"
-    write("job.yaml", json.dumps(job))
-    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
-    return json.loads(read("plan.json"))["job"]["model"]
-
-
-@test
-def the_models_epsilon_is_trained_with_written_and_resumed_with():
-    prepare()
-    losses = {}
-    for epsilon in (1e-5, 1e-2):
-        model = planned_with(rms_norm_eps=epsilon)
-        check(model.get("norm_epsilon", 1e-5) == epsilon, str(model))
-        check("uncomputed" not in model, str(model))
-        shutil.rmtree(WORK / "run", ignore_errors=True)
-        losses[epsilon] = train("train", 2, "--checkpoint-every", "2")
-        step = [name for name in checkpoints() if name != LOCK][-1]
-        config = json.loads(read(f"run/{step}/config.json"))
-        check(config["rms_norm_eps"] == epsilon, str(config))
-        whole = train("resumed", 3, "--resume", "run", "--override", "steps")
-        check(len(whole) == 1, str(whole))
-    check(losses[1e-5] != losses[1e-2], str(losses))
-    planned_with()
-    case("another epsilon", arguments(3, "--resume", "run"), 1,
-         err=r"belongs to another model than this run's\n\Z")
-
-
-@test
-def models_that_the_device_lacks_are_planned_and_not_trained():
-    prepare()
-    scaling = {"rope_type": "linear", "factor": 4.0}
-    model = planned_with(rope_scaling={"type": "dynamic"}, hidden_act="relu")
-    check(model["uncomputed"] == "tiny/config.json: hidden_act, rope_scaling",
-          str(model))
-    case("refused", arguments(1), 1,
-         err=r"\Alonghaul: tiny/config\.json: hidden_act, rope_scaling: the "
-             r"cpu device does not support [^\n]*\n\Z")
-    for more, what in (({"hidden_act": "gelu"}, "an activation function other"),
-                       ({"rope_scaling": scaling}, "scaled rotary positions")):
-        model = planned_with(**more)
-        check("uncomputed" not in model, str(model))
-        case(what, arguments(1), 1, err=rf"tiny has {what}[^\n]*, which is not "
-                                        r"supported\n\Z")
-    again = json.loads(read("plan.json"))["job"]
-    write("job.yaml", json.dumps(again))
-    case("again", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
-    check(json.loads(read("plan.json"))["job"] == again, "as it was")
-    check("uncomputed" not in planned_with(rope_scaling=None), "null")
-    case("trained", arguments(1), out=ANY)
-
-
-@test
 def a_changed_file_of_other_programs_is_remarked():
     restore()
     damage("run/step-00000006/config.json")
@@ -813,10 +654,4 @@ def a_changed_file_of_other_programs_is_remarked():
              r"it was written; [^\n]*\n\Z")
 
 
-probe_args = arguments(1)
-prepare()
-probe = run(*probe_args)
-if "OpenBLAS" in probe.stderr:
-    print("SKIPPED: OpenBLAS is not installed; checkpoints are not tested")
-else:
-    finish()
+finish_if_trained()
