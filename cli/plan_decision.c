@@ -274,7 +274,7 @@ static void format_proof(const lh_plan *p, char *text, size_t room)
 {
     const bool cheap = p->objective == LH_PLAN_CHEAPEST;
     const double gap = cheap ? lh_plan_cost_gap(p) : lh_plan_gap(p);
-    char used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT], proof[160];
+    char used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT], proof[240];
     char left[CLI_GROUPED_TEXT], all[CLI_GROUPED_TEXT], open[120] = "";
     if (p->n_unexplored)
         snprintf(open, sizeof open, "; %s of %s layouts were not explored",
