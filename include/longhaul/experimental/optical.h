@@ -219,7 +219,8 @@ LH_API lh_status lh_optical_sweep_run(const char *path, const char *axes,
                                       lh_optical_sweep **out, lh_error *err);
 /* Frees a sweep; NULL is a no-op. */
 LH_API void lh_optical_sweep_free(lh_optical_sweep *sweep);
-/* Returns the index of the value of axis `axis` in cell `cell`. */
+/* Returns the index of the value that axis `axis` (a varied key) has in cell
+ * `cell` (one combination of values, the last axis varying fastest). */
 LH_API uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep,
                                        uint32_t cell, uint32_t axis);
 /* The best combination of values. */

@@ -25,7 +25,8 @@ typedef enum lh_packet_control {
                        * SIGCOMM 2020] */
     LH_N_CONTROLS
 } lh_packet_control;
-/* Returns the name of a congestion control: none, dcqcn, delay. */
+/* Returns the name of a congestion control, as in options and output: "none",
+ * "dcqcn" or "delay". */
 LH_API const char *lh_packet_control_name(lh_packet_control control);
 
 /* A link between two sites, and the messages that cross it. Each of `senders`
@@ -88,8 +89,10 @@ typedef struct lh_packet_run {
     void *context;
 } lh_packet_run;
 
-/* Simulates n links with each seed. LH_EINVAL: a value is out of range;
- * LH_ECANCELED: stopped by `progress`. */
+/* Simulates messages over each of n long links packet by packet, with every
+ * seed of `run`; out[i]: times, rate and packet counters of links[i].
+ * LH_EINVAL: a value is out of range; LH_ECANCELED: stopped by the progress
+ * callback. */
 LH_API lh_status lh_packets_simulate_links(const lh_packet_link *links,
                                            uint32_t n, const lh_packet_run *run,
                                            lh_packet_result *out,

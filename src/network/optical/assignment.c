@@ -57,11 +57,11 @@ double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
-/* Returns a path's fitness by equation (1) of Fu et al., "CBA:
- * Communication-Bound-Aware ..." (2026). The contiguity index is that of the
- * whole fibre after placement of the block, or 1, the index of a free block.
- * `starts`: possible first slots. The sum over all of them and all fibres is an
- * integer, so equal fitness compares as equal. */
+/* Returns a path's fitness for a block of `slots` slots by equation (1) of Fu
+ * et al., "CBA: Communication-Bound-Aware ..." (2026); the highest is chosen.
+ * `starts`: bits of the possible first slots, over which the contiguity index
+ * is averaged. `rules`: readings of the equation. Equal inputs compare exactly
+ * equal. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
                               const lhi_cba_rules *rules, const lhi_path *path,
                               uint32_t slots, const uint64_t *starts)
@@ -187,10 +187,10 @@ static bool is_better(const candidate *a, const candidate *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* Returns the delay, in ns, by which late messages' routes are compared:
- * takes_ns, the message's own time. Policy CRITICAL adds `ser`, the time to
- * send it, for each message queued at the port, and the part of `ser` that
- * exceeds the producing pass, which delays the next message. */
+/* Returns the delay, in ns, that ranks paths and slot numbers for a late
+ * message: takes_ns, the message's own time. Policy CRITICAL adds `ser`, its
+ * sending time, for each message queued behind it, and the excess of `ser` over
+ * the producing pass, which delays the next message. */
 static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
                              int64_t ser)
 {

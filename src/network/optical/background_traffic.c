@@ -5,8 +5,8 @@
 #include "base/heap.h"
 #include "base/options.h"
 
-/* Fails with LH_EINVAL if load, holding time, slots, routes or nodes are out of
- * range. */
+/* Fails with LH_EINVAL if load, holding time, slots, rates, candidate routes or
+ * nodes of the background traffic are out of range. */
 static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
                                lh_error *err)
 {

@@ -22,8 +22,9 @@ typedef struct timeline {
     int64_t from_ns, to_ns; /* the current step */
 } timeline;
 
-/* Returns the time at which a path is without outages, if it has one within
- * the current step; -1: it has none. */
+/* Returns the time (ns) at which all outages of a path's cables that
+ * overlap the current iteration are repaired; INT64_MAX: never; -1: there
+ * is no outage. */
 static int64_t get_repair(const timeline *t, const lhi_path *path)
 {
     int64_t repair = -1;
@@ -41,8 +42,8 @@ static int64_t get_repair(const timeline *t, const lhi_path *path)
 }
 
 /* Computes the delay of messages from device `a` to device `b` in the current
- * step: that of the first candidate path without outages, or the wait for the
- * first repair. LH_ENOMEM. */
+ * iteration: extra latency and transfer factor of the first candidate path
+ * without outages, else the wait for the first repair. LH_ENOMEM. */
 static lh_status compute_delay(const timeline *t, uint32_t a, uint32_t b,
                                delay *out)
 {
@@ -76,7 +77,9 @@ static bool exchanges_messages(const lhi_optical_run_job *job, uint32_t a,
            p->edges[a * p->n_devices + b] + p->edges[b * p->n_devices + a] > 0;
 }
 
-/* Adds an event of the link between two devices; nothing without a delay. */
+/* Adds a line to the events file: iterations `from` to `to`, the link between
+ * devices a and b has delay `d`. Returns the number of lines added: 0 if `d` is
+ * no delay. */
 static uint32_t add_event(lhi_text *out, uint32_t from, uint32_t to, uint32_t a,
                           uint32_t b, const delay *d)
 {
@@ -94,8 +97,8 @@ static uint32_t add_event(lhi_text *out, uint32_t from, uint32_t to, uint32_t a,
     return 1;
 }
 
-/* Adds the events of one pair of devices: equal delays of successive steps are
- * one event. Adds to *n_events. LH_ENOMEM. */
+/* Adds the lines for devices a and b to the events file: one for each run of
+ * iterations with the same delay. Adds their number to *n_events. LH_ENOMEM. */
 static lh_status add_pair(lhi_text *out, timeline *t, uint32_t a, uint32_t b,
                           uint32_t *n_events)
 {
@@ -118,7 +121,8 @@ static lh_status add_pair(lhi_text *out, timeline *t, uint32_t a, uint32_t b,
     return LH_OK;
 }
 
-/* Adds the events of all pairs of devices of the first job. */
+/* Adds the lines of all pairs of the first job's devices that exchange messages
+ * to the events file. LH_EINFEASIBLE: no outage delays any of them. */
 static lh_status add_events(lhi_text *out, timeline *t, lhi_arena *mem,
                             lh_error *err)
 {

@@ -153,8 +153,8 @@ static void compute_job_use(const lhi_network *n,
     }
 }
 
-/* Counts the cables with a number below `c` that connect the same two nodes as
- * cable `c`. */
+/* Returns how many cables with a lower number connect the same two nodes as
+ * cable `c`, so that parallel cables are drawn side by side. */
 static uint32_t count_parallel(const lh_topology *t, uint32_t c)
 {
     const lh_cable *x = &t->cables[c];
@@ -248,8 +248,9 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
-/* Adds circuit `h`'s spectrum slots to the time cells (BINS per iteration) of
- * one fibre's row, in proportion to the time that it covers of each cell. */
+/* Adds circuit `h`'s spectrum slots to one fibre's heat-map row, `cells`: BINS
+ * cells of equal time. A cell that the circuit covers partly receives a part of
+ * the slots. */
 static void add_circuit(const lhi_iteration_record *rec,
                         const lhi_recorded_circuit *h, double *cells)
 {
@@ -357,8 +358,9 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
-/* Draws one kind's passes as an SVG path of CSS class `class`; kind -1:
- * outlines of the passes that the network delayed. */
+/* Draws all passes of kind `kind` (F, B, D or W) as one SVG path of CSS class
+ * `class`; kind -1: outlines of the passes that waited for messages from the
+ * network. */
 static void draw_passes(lhi_text *out, const lhi_program *p,
                         const lhi_iteration_record *rec, int kind,
                         const char *class)

@@ -9,8 +9,9 @@
 /* Adds text with HTML's special characters escaped. */
 void lhi_html_text(lhi_text *out, const char *text);
 
-/* Adds a whole page in the report's design; the parts are HTML. Fails like its
- * parts. */
+/* Adds a complete HTML page in the report's design: title, facts below the
+ * title, and body, all as HTML. Sets out->failed if an allocation of any of
+ * these texts failed. */
 void lhi_html_page(lhi_text *out, const lhi_text *title, const lhi_text *facts,
                    const lhi_text *body);
 

@@ -17,12 +17,13 @@ double lhi_gn_from_db(double db)
     return pow(10, db / 10);
 }
 
+/* Converts a ratio into decibels: 10 log10(ratio). */
 double lhi_gn_to_db(double ratio)
 {
     return 10 * log10(ratio);
 }
 
-/* Returns a channel's frequency. */
+/* Returns the centre frequency of a channel, in Hz. */
 static double get_hz(const lhi_gn_comb *comb, uint32_t channel)
 {
     return comb->first_hz + channel * comb->spacing_hz;
@@ -58,8 +59,8 @@ static double compute_gamma(const lhi_gn_fibre *f, double hz)
     return 2 * PI * NONLINEAR_INDEX * hz / (LIGHT_M_PER_S * area);
 }
 
-/* Adds the nonlinear interference at the fibre's input, which takes its power
- * from the channel. */
+/* Moves power from each channel's signal to nonlinear interference, as the GN
+ * model computes it at the fibre's input. `attenuation`: of power, in 1/m. */
 static void add_interference(const lhi_gn_comb *comb, const lhi_gn_fibre *f,
                              double attenuation, lhi_gn_signal *signal)
 {
@@ -94,8 +95,9 @@ void lhi_gn_propagate(const lhi_gn_comb *comb, const lhi_gn_fibre *fibre,
         comb, fibre->loss_db_per_m * fibre->length_m + fibre->out_db, signal);
 }
 
-/* Returns the noise figure at a gain, as a ratio. Below the least gain the
- * input is padded; below the flat gain the loss between the stages grows. */
+/* Returns an amplifier's noise figure (a ratio) at gain gain_db. Below the
+ * least gain a pad at the input attenuates; below the highest, the loss between
+ * its two stages grows. */
 static double compute_noise_figure(const lhi_gn_amplifier *a, double gain_db)
 {
     double pad = fmax(a->gain_min_db - gain_db, 0);

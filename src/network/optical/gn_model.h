@@ -39,17 +39,20 @@ typedef struct lhi_gn_amplifier {
     double nf1_db, nf2_db, stage_loss_db; /* nf2_db -INFINITY: one stage */
 } lhi_gn_amplifier;
 
-/* Returns 10^(db / 10) and its inverse. */
+/* Converts decibels into a ratio: 10^(db / 10). */
 double lhi_gn_from_db(double db);
 double lhi_gn_to_db(double ratio);
 
-/* Changes the power of all channels. */
+/* Divides the power of all channels by the ratio of `db` decibels; a negative
+ * `db` amplifies without noise. */
 void lhi_gn_attenuate(const lhi_gn_comb *comb, double db,
                       lhi_gn_signal *signal);
-/* Propagates through a fibre. */
+/* Updates the channels' powers and signal shares after a fibre span: connector
+ * losses, nonlinear interference and the fibre's attenuation. */
 void lhi_gn_propagate(const lhi_gn_comb *comb, const lhi_gn_fibre *fibre,
                       lhi_gn_signal *signal);
-/* Amplifies; the total output power is limited. */
+/* Updates the channels' powers and signal shares after an amplifier: its gain,
+ * limited by its total output power, and its noise. */
 void lhi_gn_amplify(const lhi_gn_comb *comb, const lhi_gn_amplifier *amplifier,
                     lhi_gn_signal *signal);
 

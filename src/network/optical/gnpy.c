@@ -44,7 +44,8 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
-/* Reads a number of any size; LH_EINPUT: the key is missing or no number. */
+/* Reads the number of a required key of `map` into *out. LH_EINPUT: the key is
+ * missing or its value is no number. */
 static lh_status need_number(const reader *r, const lhi_doc *doc,
                              const lhi_node *map, const char *key, double *out)
 {
@@ -53,7 +54,8 @@ static lh_status need_number(const reader *r, const lhi_doc *doc,
     return lhi_node_get_number(doc, node, -1e300, 1e300, out, r->err);
 }
 
-/* Reads an optional number; null counts as absent. */
+/* Reads the number of an optional key into *out; unchanged if `map` is NULL, or
+ * the key is absent or null. */
 static lh_status get_number(const reader *r, const lhi_doc *doc,
                             const lhi_node *map, const char *key, double *out)
 {
@@ -63,14 +65,16 @@ static lh_status get_number(const reader *r, const lhi_doc *doc,
     return lhi_node_get_number(doc, node, -1e300, 1e300, out, r->err);
 }
 
-/* Returns the text of a key, or "" if it is absent. */
+/* Returns the text of a map's key; "" if it is absent or no scalar. */
 static const char *get_text(const lhi_node *map, const char *key)
 {
     const lhi_node *node = lhi_node_find(map, key);
     return node && node->kind == LHI_SCALAR ? node->text : "";
 }
 
-/* Finds the equipment of a kind and variety. LH_EINPUT: there is none. */
+/* Finds the entry of the equipment file with this kind (such as "Edfa") and
+ * type_variety. `of`: the element that refers to it, for the error message.
+ * LH_EINPUT: there is none. */
 static lh_status find_equipment(const reader *r, const char *kind,
                                 const char *variety, const lhi_node *of,
                                 const lhi_node **out)
@@ -93,13 +97,14 @@ static lh_status find_equipment(const reader *r, const char *kind,
 
 /* --- elements ------------------------------------------------------------- */
 
-/* Orders elements by uid, for qsort(). */
+/* Orders the network file's elements by uid, for qsort(). */
 static int compare_elements(const void *a, const void *b)
 {
     return strcmp(((const element *)a)->uid, ((const element *)b)->uid);
 }
 
-/* Returns the element with this uid, or NULL. */
+/* Returns the network file's element with this uid, or NULL; elements must be
+ * sorted. */
 static element *find_element(const reader *r, const char *uid)
 {
     element key = {.uid = uid};
@@ -107,8 +112,8 @@ static element *find_element(const reader *r, const char *uid)
                    compare_elements);
 }
 
-/* Reads the elements, numbers the ROADMs in the order of the file, and sorts
- * the elements. */
+/* Reads the network file's elements, numbers the ROADMs (optical switches,
+ * which become nodes) in file order, and sorts the elements by uid. */
 static lh_status read_elements(reader *r)
 {
     const lhi_node *list, *value;
@@ -153,7 +158,8 @@ static lh_status read_elements(reader *r)
     return LH_OK;
 }
 
-/* Returns the element at one end of a connection. */
+/* Finds the element whose uid a connection names under `key` ("from_node" or
+ * "to_node"). LH_EINPUT: there is none. */
 static lh_status read_end(const reader *r, const lhi_node *map, const char *key,
                           element **out)
 {
@@ -168,7 +174,8 @@ static lh_status read_end(const reader *r, const lhi_node *map, const char *key,
     return LH_OK;
 }
 
-/* Reads the connections into lists of targets. */
+/* Reads the directed connections and stores each element's successors:
+ * r->targets from element.first on, element.n_next of them. */
 static lh_status read_connections(reader *r)
 {
     const lhi_node *list;
@@ -201,7 +208,8 @@ static lh_status read_connections(reader *r)
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* Propagates a line's channels through a fibre element. */
+/* Reads a fibre element with its equipment, adds its length to the line, and
+ * updates the channels' powers and signal shares. */
 static lh_status pass_fibre(const reader *r, const element *e, line *l,
                             lhi_gn_signal *signal)
 {
@@ -243,10 +251,10 @@ static lh_status pass_fibre(const reader *r, const element *e, line *l,
     return LH_OK;
 }
 
-/* Computes the two stages' noise figures of an amplifier with variable gain, so
- * that it has nf_min at the highest and nf_max at the lowest gain: the second
- * stage's noise divides by the gain before it. The stages' noise figures differ
- * by 0.3 to 2 dB; the loss between them is 5 dB or follows from that. */
+/* Computes an amplifier's stage parameters, so that its noise figure (dB) is
+ * nf_min at the highest and nf_max at the lowest gain. The second stage's noise
+ * counts divided by the first's gain, and its noise figure is 0.3 to 2 dB
+ * higher; the loss between them is 5 dB if that fits. */
 static void fit_stages(double nf_min, double nf_max, lhi_gn_amplifier *a)
 {
     double low = lhi_gn_from_db(nf_min), high = lhi_gn_from_db(nf_max);
@@ -265,7 +273,8 @@ static void fit_stages(double nf_min, double nf_max, lhi_gn_amplifier *a)
                                       (low - lhi_gn_from_db(a->nf1_db)));
 }
 
-/* Reads an amplifier with its equipment. */
+/* Reads an amplifier element and its equipment into *a. LH_EINPUT: a property,
+ * such as a gain tilt, is not modelled. */
 static lh_status read_amplifier(const reader *r, const element *e,
                                 lhi_gn_amplifier *a)
 {
@@ -313,7 +322,8 @@ static lh_status read_amplifier(const reader *r, const element *e,
     return LH_OK;
 }
 
-/* Propagates a line's channels through an element between ROADMs. */
+/* Updates a line's length and its channels' powers and signal shares by one
+ * element between ROADMs: fibre, amplifier or loss. LH_EINPUT: another type. */
 static lh_status pass_element(const reader *r, const element *e, line *l,
                               lhi_gn_signal *signal)
 {
@@ -338,7 +348,8 @@ static lh_status pass_element(const reader *r, const element *e, line *l,
                         e->type);
 }
 
-/* Reads the power per channel that a ROADM sends towards an element. */
+/* Reads the power per channel, in dBm, that a ROADM (optical switch) sends
+ * towards element `next`: by direction, by ROADM or from the equipment. */
 static lh_status read_power(const reader *r, const element *roadm,
                             const element *next, double *dbm)
 {
@@ -358,7 +369,7 @@ static lh_status read_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
-/* Returns the smallest power of a channel, in dBm. */
+/* Returns the power of the weakest channel, in dBm. */
 static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 {
     double least = INFINITY;
@@ -367,8 +378,9 @@ static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
     return lhi_gn_to_db(1000 * least);
 }
 
-/* Checks that a ROADM's input has at least its target power, because a ROADM
- * does not amplify. */
+/* Fails with LH_EINPUT if a channel that arrives at a ROADM (optical switch)
+ * from element `last` is weaker than the power at which the ROADM must send it
+ * on: a ROADM does not amplify. */
 static lh_status check_power(const reader *r, const element *roadm,
                              const element *last, const lhi_gn_signal *signal)
 {
@@ -429,7 +441,8 @@ static lh_status follow_line(reader *r, const element *from,
     return LH_OK;
 }
 
-/* Follows all lines from all ROADMs, in the order of the ROADMs. */
+/* Reads the lines of all ROADMs (optical switches) into r->lines, in the order
+ * of their node numbers. */
 static lh_status read_lines(reader *r)
 {
     const element **roadms = LHI_NEW(r->mem, const element *, r->out->n_nodes);
@@ -501,7 +514,8 @@ static lh_status pair_lines(reader *r)
 
 /* --- equipment ------------------------------------------------------------ */
 
-/* Reads the channels: the first entry of SI. */
+/* Reads the channel spectrum (frequencies, spacing, symbol rate, transmitter
+ * OSNR) from the first entry of SI in the equipment file. */
 static lh_status read_comb(reader *r)
 {
     const lhi_node *list;
@@ -530,7 +544,8 @@ static lh_status read_comb(reader *r)
     return LH_OK;
 }
 
-/* Reads the OSNR of adding and dropping at every ROADM. */
+/* Reads each ROADM's OSNR of adding and dropping channels (dB) from the
+ * equipment file; infinite if it has none. */
 static lh_status read_add_drop(reader *r)
 {
     double *osnr = LHI_NEW(r->mem, double, r->out->n_nodes);
@@ -555,7 +570,8 @@ static lh_status read_add_drop(reader *r)
     return LH_OK;
 }
 
-/* Reads one mode of a transceiver. */
+/* Reads one mode of a transceiver (format, required OSNR, rate per 12.5 GHz
+ * slot) from the equipment file. */
 static lh_status read_mode(reader *r, const lhi_node *map, lhi_gn_mode *out)
 {
     double rate = 0, spacing = 0;
@@ -575,7 +591,8 @@ static lh_status read_mode(reader *r, const lhi_node *map, lhi_gn_mode *out)
     return LH_OK;
 }
 
-/* Reads the transceivers with their modes. */
+/* Reads all transceivers of the equipment file with their modes; there may be
+ * none. */
 static lh_status read_transceivers(reader *r)
 {
     const lhi_node *list = lhi_node_find(r->eqpt->root, "Transceiver"), *modes;
@@ -602,7 +619,8 @@ static lh_status read_transceivers(reader *r)
     return LH_OK;
 }
 
-/* Reads both documents. */
+/* Reads channels, elements, lines and transceivers from the two parsed
+ * documents, and computes the noise of all lines. */
 static lh_status read_documents(reader *r)
 {
     r->out->gn = LHI_NEW(r->mem, lhi_gn, 1);

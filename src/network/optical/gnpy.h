@@ -40,8 +40,9 @@ typedef struct lhi_gnpy_network {
     lhi_gn *gn;
 } lhi_gnpy_network;
 
-/* Reads a network file and an equipment file. Everything is allocated in
- * `mem`. LH_EINPUT: an element is missing, unknown or not modelled. */
+/* Reads a network from GNPy's network and equipment files (paths): nodes,
+ * cables and their noise, allocated in `mem`. LH_EINPUT: an element is missing,
+ * unknown or of a type that is not modelled. */
 lh_status lhi_gnpy_read(const char *network, const char *equipment,
                         lhi_arena *mem, lhi_gnpy_network *out, lh_error *err);
 
@@ -50,14 +51,16 @@ typedef struct lhi_gsnr {
     double least_db, mean_db; /* over the channels */
 } lhi_gsnr;
 
-/* Computes the GSNR of a path from node `from` to node `to` over directed
- * fibres (2 * cable + direction), with the noise of the sender, and of adding
- * and dropping. */
+/* Computes a path's GSNR (signal-to-noise ratio with nonlinear noise) from node
+ * `from` to node `to` over `hops` directed fibres (2 * cable + direction).
+ * Includes the transmitter's noise (tx_osnr_db) and that of adding and
+ * dropping. */
 lhi_gsnr lhi_gn_compute_gsnr(const lhi_gn *gn, uint32_t from, uint32_t to,
                              const uint32_t *fibres, uint32_t hops,
                              double tx_osnr_db);
-/* Chooses the mode with the highest rate per slot whose required OSNR plus the
- * margin is at most the path's least GSNR; NULL: none reaches. */
+/* Chooses a transceiver's mode with the highest rate per slot among those whose
+ * required OSNR plus margin_db is at most the GSNR of the path's worst channel;
+ * NULL: there is none. */
 const lhi_gn_mode *lhi_gn_choose_mode(const lhi_gn *gn,
                                       const lhi_gn_transceiver *transceiver,
                                       double margin_db, uint32_t from,

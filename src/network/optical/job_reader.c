@@ -91,8 +91,8 @@ static lh_status read_preset(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads an integer from `least` to `most` under `key`; it overrides the
- * preset's value and is required without a preset. */
+/* Reads an integer from `least` to `most` under `key` into *out. If absent,
+ * *out keeps the preset's value; without a preset the key is required. */
 static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
                              int64_t least, int64_t most, int64_t *out)
 {
@@ -236,7 +236,8 @@ static lh_status read_file(reader *r, const lhi_node *map)
     return set_dimensions(r, plan ? plan : pipeline);
 }
 
-/* Reads a node's id and returns its index in the topology. */
+/* Reads a network node's id in the topology file and returns its index in *out.
+ * LH_EINPUT: there is no such node. */
 static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
 {
     int64_t id;

@@ -8,7 +8,8 @@
 #define RANDOM_CUT (UINT64_C(1) << 32)
 #define NO_REPAIR (UINT64_C(1) << 33)
 
-/* Checks whether an entry of the record is that of a circuit in use. */
+/* Checks whether an entry of the recorded iteration describes circuit `c`: the
+ * same path, first slot and start. */
 static bool is_record_of(const lhi_recorded_circuit *entry,
                          const lhi_circuit *c)
 {
@@ -134,7 +135,8 @@ static uint32_t get_cable(const lhi_live_run *r, uint32_t fibre)
     return r->in->network->shared_fibre ? fibre : fibre / 2;
 }
 
-/* Makes the slots of a cable's fibres unavailable, or available again. */
+/* Makes all spectrum slots of a cable's fibres unavailable if `block`, else
+ * available again. */
 static void block_cable(lhi_live_run *r, uint32_t cable, bool block)
 {
     uint32_t n = r->in->network->shared_fibre ? 1 : 2;
@@ -167,7 +169,8 @@ bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
     return true;
 }
 
-/* Appends a message that waits for a cable's repair. */
+/* Appends a message (payload of its request event) to the list of messages that
+ * wait for the repair of `cable`. Sets r->no_memory on failure. */
 static void add_wait(lhi_live_run *r, uint32_t cable, uint64_t message)
 {
     if (r->n_waits == r->waits_capacity) {
@@ -183,7 +186,8 @@ static void add_wait(lhi_live_run *r, uint32_t cable, uint64_t message)
     r->waits[r->n_waits++] = (lhi_live_wait){cable, message};
 }
 
-/* Records the begin of an outage. */
+/* Appends an outage of a cable that begins now to the run's output. Sets
+ * r->no_memory on failure. */
 static void add_outage(lhi_live_run *r, uint32_t cable)
 {
     lhi_optical_run_output *o = r->out;
@@ -205,7 +209,8 @@ static void add_outage(lhi_live_run *r, uint32_t cable)
                                              .up_ns = -1};
 }
 
-/* Ends the record of a circuit that is cut now. */
+/* Sets the end of circuit `c` to now in the recorded iteration, because a cable
+ * on its path is cut. */
 static void cut_record(lhi_live_run *r, const lhi_circuit *c)
 {
     lhi_iteration_record *rec = r->in->record;
@@ -218,7 +223,9 @@ static void cut_record(lhi_live_run *r, const lhi_circuit *c)
     }
 }
 
-/* Schedules the new requests of the messages on a circuit that was cut. */
+/* Schedules new circuit requests for the messages in transit on circuit `c`,
+ * with index `circuit`, when `cable` is cut: now or, by the scenario's option,
+ * after the repair. */
 static void restore_messages(lhi_live_run *r, const lhi_circuit *c,
                              uint32_t circuit, uint32_t cable)
 {
@@ -241,8 +248,8 @@ static void restore_messages(lhi_live_run *r, const lhi_circuit *c,
     }
 }
 
-/* Restores a background circuit on another path by first fit, or counts it as
- * lost. */
+/* Allocates a new circuit by first fit for a background circuit `c` that was
+ * cut, until its original end; counts it as lost if none is free. */
 static void restore_background(lhi_live_run *r, const lhi_circuit *c)
 {
     const lhi_paths *paths = lhi_network_paths(

@@ -74,8 +74,9 @@ static int64_t get_slot_mbps(const lhi_network *n, int64_t length_m)
     return n->reaches[i].mbps;
 }
 
-/* Sets a path's GSNR, format and rate; false if no mode of the network's
- * transceiver reaches. */
+/* Sets a path's GSNR and, if the scenario has a transceiver, its format and
+ * rate per slot. Returns false if no mode of the transceiver reaches over the
+ * path. */
 static bool set_rate(const lhi_network *n, uint32_t from, uint32_t to,
                      const lhi_node_route *route, lhi_path *path)
 {

@@ -107,7 +107,8 @@ lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
 /* Frees a network, but not its topology; accepts NULL. */
 void lhi_network_free(lhi_network *network);
 
-/* Counts fibres: one per cable if shared, else one per direction. */
+/* Returns the number of fibres with separate spectrum: one per cable if both
+ * directions share it, else two. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);
 
 /* Returns the candidate paths from node `from` to another node `to`; NULL on

@@ -37,8 +37,8 @@ typedef struct shared_work {
     lh_error err;
 } shared_work;
 
-/* Returns the scenario of run number `i`; runs are numbered scenario by
- * scenario, policy by policy, seed by seed. */
+/* Returns the work item that contains run number `i`: one scenario and policy,
+ * with consecutive runs, one per seed. */
 static const cell *find_cell(const shared_work *w, uint32_t i)
 {
     uint32_t low = 0, high = w->n_cells;
@@ -80,7 +80,8 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
     job->slots_held = total > 0 ? out->held_ns / total : 0;
 }
 
-/* Simulates a run again without failures and computes each job's loss. */
+/* Simulates a run with outages once more without them, into intact_ns, and
+ * computes each job's loss of time by the outages. */
 static lh_status simulate_intact(const lhi_optical_run_input *input,
                                  const lh_optical_run *run, lhi_arena *mem,
                                  lh_error *err)

@@ -32,8 +32,8 @@ lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
     return *out ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Reads the rules of CBA that its paper leaves open. LH_EINPUT: they are given
- * for another policy. */
+/* Reads the options of policy CBA that choose between possible readings of its
+ * paper. LH_EINPUT: the policy is another one. */
 static lh_status read_cba_rules(lhi_keys_reader *r, const lhi_node *map,
                                 lhi_policy *out)
 {

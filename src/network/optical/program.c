@@ -12,8 +12,9 @@
 /* Maximum number of tasks (passes and transfers) of a job. */
 enum { MAX_TASKS = 1 << 22 };
 
-/* Computes p->bound_ns, a lower bound on the iteration time: the time if
- * messages arrive at once. LH_EDEADLOCK: the pass orders deadlock. */
+/* Computes p->bound_ns, a lower bound on the iteration time: the iteration's
+ * duration if every message takes no time. LH_EDEADLOCK: the pass orders
+ * deadlock. */
 static lh_status find_bound(lhi_program *p, lh_error *err)
 {
     int64_t *end = calloc((size_t)p->n_tasks + 1, sizeof *end);

@@ -135,8 +135,8 @@ static void draw_bars(lhi_text *out, const lh_optical *o, measure what,
     lhi_text_puts(out, "</svg>");
 }
 
-/* Simulates a policy again with one seed and records the last iteration, for
- * the figures. */
+/* Simulates a policy again with one seed and records job 0's last iteration for
+ * the figures, into *rec; `jobs` receives the placed jobs. */
 static lh_status record_iteration(const lh_scenario *s,
                                   const lhi_policy *policy, uint64_t seed,
                                   lhi_arena *mem, lhi_optical_run_job *jobs,
@@ -166,8 +166,9 @@ static lh_status record_iteration(const lh_scenario *s,
     return status;
 }
 
-/* Adds one policy's section to the page: routes, passes and spectrum of the
- * last iteration under the first seed. x, y: the nodes' positions. */
+/* Adds one policy's figures to the page: routes, passes and spectrum of job 0's
+ * last iteration with the first seed. x, y: the nodes' positions in the map, 0
+ * to 1. */
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lh_optical *o, const lh_optical_policy *p,
                              const lhi_policy *policy, const double *x,

@@ -23,8 +23,9 @@ typedef struct finder {
     lhi_heap heap;
 } finder;
 
-/* Computes the distance of every node to `root`, in metres, over nodes that are
- * not closed (Dijkstra). Returns false on allocation failure. */
+/* Computes the distance of every node to `root`, in metres, without passing
+ * nodes that the finder has closed (Dijkstra's algorithm). Returns false on
+ * allocation failure. */
 static bool compute_distances(finder *f, uint32_t root)
 {
     const lh_topology *t = f->t;

@@ -175,7 +175,8 @@ static lh_status read_network(lhi_keys_reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads the background traffic's rates, in place of numbers of slots. */
+/* Reads the smallest and largest rate (Gb/s) of background requests into *b;
+ * nothing if they are given as numbers of slots. */
 static lh_status read_background_rates(lhi_keys_reader *r, const lhi_node *map,
                                        lhi_background *b)
 {
@@ -249,8 +250,8 @@ static lh_status get_seconds(lhi_keys_reader *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Counts the links between two nodes, and returns the one with this index (in
- * the order of the file) in *cable. */
+/* Returns the number of cables between nodes a and b; *cable: the one at
+ * position `index` among them, in the order of the file. */
 static uint32_t count_links(const lh_topology *t, uint32_t a, uint32_t b,
                             uint32_t index, uint32_t *cable)
 {
@@ -287,7 +288,7 @@ typedef struct cut_list {
     uint32_t count, capacity;
 } cut_list;
 
-/* Adds a cut; LH_ENOMEM. */
+/* Appends a planned cable cut to a list that grows; LH_ENOMEM. */
 static lh_status add_cut(lhi_keys_reader *r, cut_list *list, lhi_link_cut cut)
 {
     if (list->count == list->capacity) {
@@ -304,7 +305,9 @@ static lh_status add_cut(lhi_keys_reader *r, cut_list *list, lhi_link_cut cut)
     return LH_OK;
 }
 
-/* Reads one cut; without `index`, it cuts all links between the nodes. */
+/* Reads one planned cut (link, time, repair) and appends it to *out; without
+ * `index`, one for every cable between the two nodes. `wait`: messages wait for
+ * the repair, which must then be given. */
 static lh_status read_cut(lhi_keys_reader *r, const lhi_node *map, bool wait,
                           cut_list *out)
 {
@@ -421,7 +424,7 @@ static lh_status read_jobs(lhi_keys_reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads the map of policies, by name. */
+/* Reads `policies`: a map from each policy's name to its options. */
 static lh_status read_policies(lhi_keys_reader *r, const lhi_node *map)
 {
     lh_scenario *s = r->s;

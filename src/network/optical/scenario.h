@@ -83,8 +83,9 @@ lh_status lhi_optical_run_scenarios(const lh_scenario *const *scenarios,
  * stages. */
 const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
 
-/* Reads a policy: a map of options or null under its name, or another name. The
- * scenario's network and request_slots are known. */
+/* Reads one entry of `policies` into *out: `map` is named after the policy or
+ * has the key `policy`, and is null or holds options. Read after the scenario's
+ * network and request_slots. */
 lh_status lhi_policy_parse(const lhi_doc *doc, const lhi_node *map,
                            lh_scenario *scenario, lhi_policy *out,
                            lh_error *err);
@@ -96,7 +97,8 @@ lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
                                      lh_scenario *scenario,
                                      lhi_optical_job_spec *out, lh_error *err);
-/* Lists a file of the scenario (lh_scenario_file()); borrows the path. */
+/* Appends a path to the list of files that the scenario refers to
+ * (lh_scenario_file()); borrows the path. */
 lh_status lhi_scenario_add_file(lh_scenario *scenario, const char *path,
                                 lh_error *err);
 /* Returns the path of the file named at `node`, relative to the document. The
@@ -107,7 +109,8 @@ lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
 /* Parses the pass order of a chain job, "gpipe" or "1f1b", into *order; false
  * for any other schedule. */
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
-/* Reads a schedule method's name; LH_EINPUT: unknown. */
+/* Reads the name of a schedule method, such as "1f1b", and copies it into
+ * `mem`. LH_EINPUT: there is no such method. */
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
                                     lhi_arena *mem, const char **out,
                                     lh_error *err);

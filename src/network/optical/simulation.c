@@ -83,9 +83,9 @@ static void post_receive(lhi_live_run *r, lhi_live_job *j, uint32_t device,
         send_message(r, j, m);
 }
 
-/* Checks whether data-parallel communication permits task `i` of the device to
- * start now; otherwise schedules a wake-up. *since: the earliest time at which
- * it does. */
+/* Checks whether task `i` of the device may start now: its parameters are
+ * gathered, as data-parallel communication requires. If not, schedules a
+ * wake-up. *since: the earliest permitted start. */
 static bool is_data_ready(lhi_live_run *r, lhi_live_job *j, uint32_t device,
                           uint32_t i, int64_t *since)
 {
@@ -131,8 +131,8 @@ static void try_start(lhi_live_run *r, lhi_live_job *j, uint32_t device)
                   lhi_live_payload(j, i));
 }
 
-/* Starts the data-parallel communication of a job's iteration: its gathers, and
- * the times at which links are free. */
+/* Starts an iteration's data-parallel communication in a job with a pipeline:
+ * parameter gathers begin now, and all links of the pipeline are free. */
 static void begin_data(const lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
@@ -307,9 +307,9 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
                   lhi_live_payload(j, task));
 }
 
-/* Finds the passes that the network delayed, and labels the messages that they
- * waited for, for compute_requested_slots() in the next iteration. Returns the
- * number of such passes. */
+/* Labels the messages that delayed their consuming passes, for
+ * compute_requested_slots() in the next iteration. Returns the number of
+ * delayed passes; counts only messages over the network. */
 static uint32_t update_labels(lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;

@@ -126,7 +126,8 @@ static inline bool lhi_live_crosses_nodes(const lhi_live_job *j, uint32_t task)
 /* Checks whether job 0 is in its last iteration, which is recorded for figures.
  */
 bool lhi_live_is_recording(const lhi_live_run *r);
-/* Adds the circuits in use when the recorded iteration begins to the record. */
+/* Appends all circuits in use to the record of job 0's last iteration, when the
+ * recorded iteration begins. */
 void lhi_live_start_record(lhi_live_run *r);
 /* Assigns a path and slots to a background request by first fit, for a rate or
  * (gbps 0) for a number of slots; false: refused. */
@@ -149,17 +150,20 @@ uint32_t lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
                        int64_t end_ns, uint32_t owner, uint32_t task);
 /* Extends a circuit until `end_ns`. */
 void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
-/* Releases the circuit of a release event, unless it was cut. */
+/* Processes a circuit's release event: frees its slots. Ignores the event of a
+ * circuit that was cut or extended since. */
 void lhi_live_release(lhi_live_run *r, const lhi_event *e);
 /* Schedules the run's cuts; the jobs begin at r->begin_ns. LH_ENOMEM. */
 lh_status lhi_live_begin_failures(lhi_live_run *r);
-/* Processes a cut: releases the circuits on the cable, restores those of the
- * background traffic on other paths, and schedules new requests for messages.
- */
+/* Processes a cable cut (payload: cable and kind of outage): releases the
+ * circuits on the cable, reroutes background circuits, and schedules new
+ * requests for the jobs' messages. */
 void lhi_live_cut(lhi_live_run *r, uint64_t payload);
-/* Processes a repair. */
+/* Processes a cable's repair (payload: cable and kind of outage): ends the
+ * outage and requests circuits for the messages that waited for it. */
 void lhi_live_repair(lhi_live_run *r, uint64_t payload);
-/* Checks whether cuts without repair leave none of these paths. */
+/* Checks whether each of n_paths paths contains a cable that is cut and will
+ * never be repaired. */
 bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
                            uint32_t n_paths);
 

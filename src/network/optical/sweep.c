@@ -26,8 +26,8 @@ typedef struct grid {
 
 /* --- axes ----------------------------------------------------------------- */
 
-/* Returns the next part of *text up to `end` or the text's end, without
- * surrounding blanks, in `mem`; *text moves behind it. NULL on allocation
+/* Copies *text up to the character `end` or the text's end, without surrounding
+ * blanks, into `mem`; moves *text behind it. Returns NULL on allocation
  * failure. */
 static char *take_part(lhi_arena *mem, const char **text, const char *end)
 {
@@ -44,7 +44,8 @@ static char *take_part(lhi_arena *mem, const char **text, const char *end)
     return part;
 }
 
-/* Reads one axis, KEY=VALUE,VALUE. */
+/* Parses one axis of a sweep (a scenario key with its values), KEY=VALUE,VALUE.
+ * LH_EINPUT: it has another form. */
 static lh_status read_axis(grid *g, const char *text, lh_optical_axis *out,
                            lh_error *err)
 {
@@ -76,7 +77,8 @@ static lh_status read_axis(grid *g, const char *text, lh_optical_axis *out,
     return LH_OK;
 }
 
-/* Reads all axes, separated by semicolons, and counts the cells. */
+/* Parses all axes of a sweep (scenario keys with their values), separated by
+ * semicolons, and counts the cells: the combinations of values. */
 static lh_status read_axes(grid *g, const char *text, lh_error *err)
 {
     uint64_t n_cells = 1;
@@ -117,7 +119,8 @@ uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep, uint32_t cell,
 
 /* --- cells ---------------------------------------------------------------- */
 
-/* Reads the scenario of one cell. */
+/* Builds the scenario of one cell (combination of values): the scenario file's
+ * text, with each axis's key set to the cell's value. */
 static lh_status read_cell(grid *g, const char *path, const char *text,
                            size_t len, uint32_t cell, lh_error *err)
 {
@@ -143,7 +146,8 @@ static lh_status read_cell(grid *g, const char *path, const char *text,
     return status;
 }
 
-/* Reads the scenarios of all cells and simulates them. */
+/* Builds the scenarios of all cells (combinations of values) from the scenario
+ * file's text and simulates them. */
 static lh_status run_cells(grid *g, const char *path,
                            const lh_optical_options *options, lh_error *err)
 {
@@ -270,7 +274,8 @@ static void add_field(lhi_text *out, const char *text)
     lhi_text_puts(out, "\"");
 }
 
-/* Adds a mean with its confidence interval. */
+/* Adds two CSV fields: a mean, and half the width of its 95 % confidence
+ * interval from standard deviation `sd` over n_runs seeds. */
 static void add_mean(lhi_text *out, double mean, double sd, uint32_t n_runs)
 {
     lhi_text_printf(out, ",%.9g,%.9g", mean, lh_optical_half_width(sd, n_runs));

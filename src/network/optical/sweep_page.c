@@ -34,7 +34,7 @@ typedef struct chart {
     bool numeric, logarithmic;
 } chart;
 
-/* Reads a whole value as a number; false if it is another text. */
+/* Parses `text` as a number into *out; false if any other character remains. */
 static bool read_number(const char *text, double *out)
 {
     char *end;
@@ -42,7 +42,8 @@ static bool read_number(const char *text, double *out)
     return end != text && *end == '\0' && isfinite(*out);
 }
 
-/* Checks whether the axis has at least two values and all are numbers. */
+/* Checks whether the axis (a varied scenario key) has at least two values and
+ * all are numbers. */
 static bool is_numeric(const lh_optical_axis *axis)
 {
     double x;
@@ -52,7 +53,8 @@ static bool is_numeric(const lh_optical_axis *axis)
     return axis->n_values > 1;
 }
 
-/* Returns the axis drawn as x: the first numeric one, else the first. */
+/* Returns the index of the axis (varied scenario key) that the charts use as x:
+ * the first numeric one, else axis 0. */
 static uint32_t choose_axis(const lh_optical_sweep *s)
 {
     for (uint32_t a = 0; a < s->n_axes; a++)
@@ -61,8 +63,8 @@ static uint32_t choose_axis(const lh_optical_sweep *s)
     return 0;
 }
 
-/* Returns the x coordinate of a value before scaling: the number, its
- * logarithm, or the position in the list. */
+/* Returns the unscaled x coordinate of value index `value` of the x axis: the
+ * number or its logarithm, else the index itself. */
 static double get_raw_x(const chart *c, uint32_t value)
 {
     double x = value;
@@ -71,8 +73,9 @@ static double get_raw_x(const chart *c, uint32_t value)
     return c->logarithmic ? log(x) : x;
 }
 
-/* Chooses the scale of x: logarithmic for positive numbers over a factor of 8
- * or more. */
+/* Chooses the chart's x scale and range: numbers, or list positions;
+ * logarithmic if all are positive and the largest is at least 8 times the
+ * smallest. */
 static void scale_x(chart *c)
 {
     const lh_optical_axis *axis = &c->s->axes[c->axis];
@@ -90,7 +93,7 @@ static void scale_x(chart *c)
     }
 }
 
-/* Returns the x coordinate of a value in pixels. */
+/* Returns the x coordinate, in pixels, of value index `value` of the x axis. */
 static double get_x(const chart *c, uint32_t value)
 {
     double span = c->x1 - c->x0;
@@ -98,15 +101,16 @@ static double get_x(const chart *c, uint32_t value)
     return LEFT + at * (WIDTH - LEFT - RIGHT);
 }
 
-/* Returns the policy's result at a value of the x axis. */
+/* Returns the results of a policy (index) at value index `value` of the chart's
+ * x axis. */
 static const lh_optical_policy *get_policy(const chart *c, uint32_t value,
                                            uint32_t policy)
 {
     return &c->s->cells[c->cell + value * c->step]->policies[policy];
 }
 
-/* Returns the policy's mean; *half: half the width of its confidence interval.
- */
+/* Returns a policy's mean of measure `what` (seconds or per cent); *half: half
+ * the width of its 95 % confidence interval. */
 static double get_mean(const lh_optical_policy *p, measure what, double *half)
 {
     double scale = what == ITERATION ? 1 : 100;
@@ -120,7 +124,7 @@ static double get_mean(const lh_optical_policy *p, measure what, double *half)
     return scale * mean;
 }
 
-/* Rounds up to 1, 2 or 5 times a power of ten. */
+/* Rounds x > 0 up to the next 1, 2 or 5 times a power of ten. */
 static double round_up(double x)
 {
     double unit = pow(10, floor(log10(x)));
@@ -128,7 +132,8 @@ static double round_up(double x)
     return unit * (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10);
 }
 
-/* Returns the upper end of the y axis: above all means and intervals. */
+/* Returns the upper end of a chart's y axis for measure `what`: a round number
+ * above all means with their confidence intervals. */
 static double get_top(const chart *c, measure what)
 {
     double top = 0;
@@ -140,13 +145,14 @@ static double get_top(const chart *c, measure what)
     return top > 0 ? ceil(top / round_up(top / 5)) * round_up(top / 5) : 1;
 }
 
-/* Returns the y coordinate of a value in pixels. */
+/* Returns the y coordinate, in pixels, of a value if the axis ends at `top`. */
 static double get_y(double value, double top)
 {
     return HEIGHT - BOTTOM - fmax(0, value) / top * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Draws grid lines and labels of both axes. */
+/* Draws a chart's grid lines and axis labels; `top`: upper end of the y
+ * axis. */
 static void draw_axes(lhi_text *out, const chart *c, double top)
 {
     const lh_optical_axis *axis = &c->s->axes[c->axis];
@@ -171,7 +177,8 @@ static void draw_axes(lhi_text *out, const chart *c, double top)
     lhi_text_puts(out, "</text>");
 }
 
-/* Draws a policy's band, line and points. */
+/* Draws a policy's curve of measure `what` over the x axis, with points and a
+ * band for the confidence interval; `top`: upper end of the y axis. */
 static void draw_curve(lhi_text *out, const chart *c, measure what, double top,
                        uint32_t policy)
 {
@@ -207,7 +214,7 @@ static void draw_curve(lhi_text *out, const chart *c, measure what, double top,
     }
 }
 
-/* Adds the colours of the policies. */
+/* Adds a legend: the name of each policy beside the colour of its curves. */
 static void add_legend(lhi_text *out, const lh_optical_sweep *s)
 {
     lhi_text_puts(out, "<p class=legend>");
@@ -221,7 +228,8 @@ static void add_legend(lhi_text *out, const lh_optical_sweep *s)
     lhi_text_puts(out, "</p>");
 }
 
-/* Adds a panel with the three charts of a group of cells. */
+/* Adds a panel with three charts (iteration time, bubble, blocking) of the
+ * cells that differ only in the x axis's value. */
 static void add_charts(lhi_text *out, const chart *c)
 {
     lhi_text_puts(out, "<section class=panel><div class=panel-head><h2>");
@@ -254,7 +262,8 @@ static void add_charts(lhi_text *out, const chart *c)
     lhi_text_puts(out, "</div></section>\n");
 }
 
-/* Adds the table of all cells and policies. */
+/* Adds an HTML table with the mean results of every cell (combination of
+ * values) and policy. */
 static void add_table(lhi_text *out, const lh_optical_sweep *s)
 {
     lhi_text_puts(out, "<details class=panel><summary>All numbers</summary>"

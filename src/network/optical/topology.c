@@ -224,7 +224,9 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     return check_connected(r, list);
 }
 
-/* Returns the path of a file that is named relative to the document. */
+/* Returns in *path the path of a file that the document names at `node`:
+ * relative to the document's folder unless absolute; in the topology's
+ * arena. */
 static lh_status resolve_file(reader *r, const lhi_node *node,
                               const char **path)
 {

@@ -22,14 +22,15 @@
 #define SWIFT_BETA 0.8          /* decrease by the excess of the round trip */
 #define SWIFT_MOST_DECREASE 0.5 /* in one round trip */
 
-/* Returns the line rate in bytes per ps. */
+/* Returns the highest sending rate of a queue pair (the interface's line rate),
+ * in bytes per ps. */
 static double get_line_rate(const lhi_packet_sim *sim)
 {
     return sim->o->transport.line_bytes_per_s * 1e-12;
 }
 
-/* Returns the least window of the delay-based control, in packets: a redundancy
- * block, which is acknowledged as a whole. */
+/* Returns the smallest congestion window of the delay-based control, in
+ * packets: one redundancy block, because a block is acknowledged as a whole. */
 static double get_least_window(const lhi_packet_sim *sim)
 {
     return sim->block_packets;
@@ -49,7 +50,9 @@ void lhi_control_begin(const lhi_packet_sim *sim, lhi_control_state *c)
 
 /* --- DCQCN --- */
 
-/* Increases the rate by one step: fast recovery, additive or hyper increase. */
+/* Raises a queue pair's DCQCN rate by one step: halfway to the target rate,
+ * which rises itself after the fast-recovery steps (additive or hyper
+ * increase). */
 static void increase_rate(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     double line = get_line_rate(sim);
@@ -64,7 +67,8 @@ static void increase_rate(const lhi_packet_sim *sim, lhi_control_state *c)
     c->rate = (c->rate + c->target) / 2;
 }
 
-/* Runs the timers that have expired since the last packet. */
+/* Runs a queue pair's two DCQCN timers up to now: one lowers alpha (the
+ * strength of the next reduction), the other raises the rate. */
 static void run_timers(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
@@ -84,7 +88,8 @@ static void run_timers(const lhi_packet_sim *sim, lhi_control_state *c)
     }
 }
 
-/* Reduces the rate after a notice. */
+/* Reduces a queue pair's DCQCN rate by the factor 1 - alpha/2 after a
+ * congestion notification, raises alpha and restarts both timers. */
 static void reduce_rate(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
@@ -119,7 +124,9 @@ uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
 
 /* --- delay --- */
 
-/* Updates the window by a round trip of rtt_ps. */
+/* Updates the window of the delay-based control after a round trip of rtt_ps:
+ * grows it below the target round trip; else shrinks it, at most once per round
+ * trip. */
 static void update_window(const lhi_packet_sim *sim, lhi_control_state *c,
                           uint64_t rtt_ps)
 {

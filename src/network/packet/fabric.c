@@ -16,8 +16,9 @@ typedef struct search {
     lhi_arena *mem;
 } search;
 
-/* Sorts ports by one of their nodes: by the node that they leave or, with
- * `entered`, enter. Returns NULL without memory. */
+/* Sorts port indices by the node that the port leaves or, if `entered`, by the
+ * node that it enters. Node v's ports are entries (*first)[v] to (*first)[v +
+ * 1] - 1 of the result. Returns NULL on allocation failure. */
 static uint32_t *sort_ports(const lhi_fabric *f, bool entered, lhi_arena *mem,
                             const uint32_t **first)
 {
@@ -35,8 +36,9 @@ static uint32_t *sort_ports(const lhi_fabric *f, bool entered, lhi_arena *mem,
     return sorted;
 }
 
-/* Computes every node's distance to `host`, in hops; UINT32_MAX: unreachable.
- */
+/* Computes s->distance[node], the hops on the shortest path from every node to
+ * `host` (breadth-first search); UINT32_MAX: no path. Other hosts do not
+ * forward. */
 static void compute_distances(const search *s, uint32_t host)
 {
     const lhi_fabric *f = s->fabric;
@@ -59,8 +61,9 @@ static void compute_distances(const search *s, uint32_t host)
     }
 }
 
-/* Stores a node's ports on shortest paths to `host`. Equal sets of the host
- * before it are shared. */
+/* Stores the ports of `node` that begin a shortest path to `host` in the
+ * forwarding table. Shares the array with the previous host if the ports are
+ * equal. */
 static lh_status store_next(const search *s, uint32_t node, uint32_t host,
                             lh_error *err)
 {
@@ -88,7 +91,8 @@ static lh_status store_next(const search *s, uint32_t node, uint32_t host,
     return LH_OK;
 }
 
-/* Computes the paths of all nodes to `host`. */
+/* Fills the forwarding table of all nodes for destination `host`. LH_EINPUT:
+ * another host cannot reach it. */
 static lh_status find_paths(const search *s, uint32_t host, lh_error *err)
 {
     const lhi_fabric *f = s->fabric;
@@ -137,7 +141,8 @@ typedef struct ports {
     uint32_t n;
 } ports;
 
-/* Adds a port like `spec` from one node to another. */
+/* Appends a directed port from node `from` to node `to` with the rate, latency
+ * and queue of `spec`; returns it. */
 static lhi_port_spec *add_port(ports *p, const lhi_port_spec *spec,
                                uint32_t from, uint32_t to)
 {
@@ -148,7 +153,8 @@ static lhi_port_spec *add_port(ports *p, const lhi_port_spec *spec,
     return port;
 }
 
-/* Adds a port in each direction. */
+/* Appends two directed ports between nodes `a` and `b`, one in each direction,
+ * with the rate, latency and queue of `spec`. */
 static void add_ports(ports *p, const lhi_port_spec *spec, uint32_t a,
                       uint32_t b)
 {

@@ -47,8 +47,10 @@ typedef struct lhi_fabric {
     lhi_next_ports *next; /* [node * n_hosts + host] */
 } lhi_fabric;
 
-/* Builds a network of the ports, which `mem` must keep, and computes its paths.
- * LH_EINPUT: a host has more than one port, or cannot reach another one. */
+/* Builds a network's forwarding tables (all shortest paths) from its directed
+ * ports. Nodes below n_hosts are hosts, the others switches. *out refers to
+ * `ports`. LH_EINPUT: a host has more than one port, or cannot reach another
+ * host. */
 lh_status lhi_fabric_build(uint32_t n_hosts, uint32_t n_nodes,
                            const lhi_port_spec *ports, uint32_t n_ports,
                            lhi_arena *mem, lhi_fabric *out, lh_error *err);
@@ -64,8 +66,8 @@ typedef struct lhi_site_link {
     double return_loss;
 } lhi_site_link;
 
-/* Builds the network of a link between two sites; senders are hosts 0 to n - 1,
- * their receivers n to 2n - 1. */
+/* Builds the network of one long link between two sites, each with a switch.
+ * Sending hosts have indices 0 to n - 1, their receivers n to 2n - 1. */
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err);
 
@@ -80,7 +82,8 @@ typedef struct lhi_clos {
     double rack_up, pod_up; /* rates of those ports by that of `port` */
 } lhi_clos;
 
-/* Builds a folded Clos network; host h is in rack h / hosts. */
+/* Builds a folded Clos network (racks, aggregation and core switches) with its
+ * forwarding tables; host h is in rack h / c->hosts. */
 lh_status lhi_fabric_build_clos(const lhi_clos *clos, lhi_arena *mem,
                                 lhi_fabric *out, lh_error *err);
 

@@ -38,7 +38,8 @@ typedef struct link_run {
     lhi_message_times *times;
 } link_run;
 
-/* Checks that a value is finite and in its range. */
+/* Fails with LH_EINVAL unless `value` is from `least` to `most`; `what` names
+ * the value in the error message. */
 static lh_status check_range(double value, double least, double most,
                              const char *what, lh_error *err)
 {
@@ -48,8 +49,8 @@ static lh_status check_range(double value, double least, double most,
     return LH_OK;
 }
 
-/* Checks that a packet fits a queue, and that the packets of a queue pair can
- * be numbered. */
+/* Fails with LH_EINVAL if the queue's buffer is smaller than a packet, or if a
+ * queue pair has too many packets for 32-bit packet numbers. */
 static lh_status check_packets(const lh_packet_link *link, lh_error *err)
 {
     const lh_link_setting *s = &link->setting;
@@ -70,7 +71,8 @@ static lh_status check_packets(const lh_packet_link *link, lh_error *err)
     return LH_OK;
 }
 
-/* Checks all values of a link. */
+/* Fails with LH_EINVAL if any rate, delay, loss, size or number in the link's
+ * load and transport setting is out of range. */
 static lh_status check(const lh_packet_link *link, lh_error *err)
 {
     const lh_link_load *l = &link->load;
@@ -113,8 +115,8 @@ static lh_status check(const lh_packet_link *link, lh_error *err)
     return check_packets(link, err);
 }
 
-/* Returns the round trip without queues: latency both ways, and a packet's and
- * an ack's way through the sites. */
+/* Returns the link's round-trip time in ns without queues: latency in both
+ * directions and the fixed latency inside both sites. */
 static double compute_round_trip(const lh_packet_link *link)
 {
     const lh_link_load *l = &link->load;
@@ -122,7 +124,8 @@ static double compute_round_trip(const lh_packet_link *link)
     return l->latency_ns + back + 4.0 * SITE_LATENCY_NS;
 }
 
-/* Builds the network. */
+/* Builds the network that the link describes (hosts, interfaces, parallel paths
+ * with their queues) into r->fabric. */
 static lh_status build_fabric(link_run *r, lh_error *err)
 {
     const lh_packet_link *link = r->link;
@@ -160,7 +163,9 @@ static lh_status build_fabric(link_run *r, lh_error *err)
     return lhi_fabric_build_site_link(&site, r->mem, &r->fabric, err);
 }
 
-/* Builds queue pairs and messages: of each sender a chain. */
+/* Builds the queue pairs and messages of the simulation: every sender sends
+ * r->messages messages to its receiver, each after the arrival of the one
+ * before. */
 static lh_status build_traffic(link_run *r, lh_error *err)
 {
     uint32_t n_pairs = r->senders * r->queue_pairs;
@@ -192,7 +197,8 @@ static lh_status build_traffic(link_run *r, lh_error *err)
     return LH_OK;
 }
 
-/* Sets the transport's options. */
+/* Derives the transport options of the simulation (window, recovery,
+ * redundancy, timeout, congestion control) from the link's setting. */
 static void set_transport(link_run *r)
 {
     const lh_packet_link *link = r->link;
@@ -225,7 +231,8 @@ static void set_transport(link_run *r)
         .target_ns = (int64_t)round_trip + DELAY_TARGET_NS};
 }
 
-/* Simulates the messages with the run's seed; *out: the counters. */
+/* Simulates all messages on the link with the random seed r->options.seed;
+ * stores their times in r->times and the packet counters in *out. */
 static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
 {
     LHI_TRY(build_fabric(r, err));
@@ -250,7 +257,8 @@ typedef struct seed_runs {
     atomic_bool stops;
 } seed_runs;
 
-/* Reports the progress of all links (callback). */
+/* Calls the caller's progress callback with the number of finished links;
+ * requests a stop of all threads if it returns true. `n_done` is not used. */
 static void report_progress(void *context, uint32_t n_done)
 {
     seed_runs *s = context;
@@ -260,7 +268,8 @@ static void report_progress(void *context, uint32_t n_done)
         atomic_store(&s->stops, true);
 }
 
-/* Checks whether the run is to stop, on the calling thread (callback). */
+/* Calls the caller's progress callback; returns true if the simulation must
+ * stop. For the simulation on the calling thread. */
 static bool report_and_check(void *context, uint64_t events)
 {
     seed_runs *s = context;
@@ -269,7 +278,8 @@ static bool report_and_check(void *context, uint64_t events)
     return atomic_load(&s->stops);
 }
 
-/* Checks whether the run is to stop, on another thread (callback). */
+/* Returns true if the progress callback has asked all simulations to stop. For
+ * simulations on worker threads, which must not call it. */
 static bool must_stop(void *context, uint64_t events)
 {
     seed_runs *s = context;
@@ -277,7 +287,8 @@ static bool must_stop(void *context, uint64_t events)
     return atomic_load(&s->stops);
 }
 
-/* Simulates the link with seed `i` (callback). */
+/* Simulates the link with seed number `i` on worker `thread`; stores status,
+ * counters and message times in the shared arrays of `context` (seed_runs). */
 static void run_seed(void *context, uint32_t i, uint32_t thread)
 {
     seed_runs *s = context;
@@ -305,7 +316,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds a seed's counters to the sums in *sum. */
+/* Adds a seed's packet counters to *sum; the longest queue is the maximum
+ * instead of the sum. */
 static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
 {
     sum->sent += c->sent;
@@ -323,7 +335,9 @@ static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
         sum->max_queue_bytes = c->max_queue_bytes;
 }
 
-/* Adds the ends and rates of seed `i`'s messages to *out. */
+/* Adds seed `i` to *out: the end of its last message, the mean rate of its
+ * senders, and its counters. The caller divides the sums by the number of
+ * seeds. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {
     const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];
@@ -342,7 +356,9 @@ static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
     add_counters(&out->counters, &s->counters[i]);
 }
 
-/* Computes the result of all seeds; overwrites the times. */
+/* Computes the link's result over all seeds into *out: mean end and rate; mean,
+ * median, 99th percentile and maximum of message times; the closed form's time.
+ * Overwrites the times in `s`. */
 static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
 {
     lh_link_effect effect;
@@ -371,7 +387,8 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     return LH_OK;
 }
 
-/* Runs all seeds of one link. */
+/* Simulates one link with all seeds in parallel and computes *out; its arrays
+ * are allocated in `mem`. Returns the first failed seed's error. */
 static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
                            lh_error *err)
 {
@@ -397,7 +414,8 @@ static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
     return summarise(s, out, err);
 }
 
-/* Simulates one link. */
+/* Validates and simulates one link with all seeds. LH_EINVAL: a value is out of
+ * range, or too many messages or queue pairs. */
 static lh_status simulate_link(const lh_packet_link *link, seed_runs *s,
                                lh_packet_result *out, lh_error *err)
 {

@@ -34,14 +34,16 @@ bool lhi_ring_push(lhi_ring *ring, const void *item, size_t bytes)
 
 /* --- events --- */
 
-/* Checks whether event `a` precedes `b`. */
+/* Checks whether event `a` is processed before `b`: at an earlier time or, at
+ * the same time, with a lower source number. */
 static inline bool is_before(const lhi_packet_event *a,
                              const lhi_packet_event *b)
 {
     return a->ps != b->ps ? a->ps < b->ps : a->source < b->source;
 }
 
-/* Moves event `e` down from place `i` of the heap to its place. */
+/* Restores the order of the event heap (four children per node): inserts event
+ * `e` at index `i` or below, moving earlier events up. */
 static void sift_down(lhi_packet_sim *sim, lhi_packet_event e, uint32_t i)
 {
     lhi_packet_event *heap = sim->heap;
@@ -90,8 +92,8 @@ void lhi_packet_sim_replace_first(lhi_packet_sim *sim, uint64_t ps,
 
 /* --- ports --- */
 
-/* Returns a geometrically distributed number of packets, 1 or more, whose mean
- * is `mean`. */
+/* Draws a geometrically distributed run length in packets (at least 1) with
+ * mean `mean`; always 1 if `mean` is at most 1. */
 static uint64_t draw_run(lhi_random *r, double mean)
 {
     if (mean <= 1)
@@ -101,8 +103,8 @@ static uint64_t draw_run(lhi_random *r, double mean)
     return n < 1 ? 1 : n > 0x1p60 ? UINT64_C(1) << 60 : (uint64_t)n;
 }
 
-/* Draws the packets until the next loss and the number of consecutive losses
- * then: a Gilbert channel, whose share of losses is `loss`. */
+/* Draws the next number of packets without loss and of consecutive losses after
+ * them on a port's link: a Gilbert channel with loss share spec->loss. */
 static void draw_losses(lhi_port *port)
 {
     const lhi_port_spec *s = port->spec;
@@ -113,9 +115,8 @@ static void draw_losses(lhi_port *port)
     port->n_bad = s->loss > 0 ? draw_run(&port->random, burst) : 0;
 }
 
-/* Draws the channel's state before the first packet, which is lost with the
- * same probability as any other. Both states are memoryless, so the rest of a
- * run of losses is distributed as a whole one. */
+/* Draws the loss state of a port's link before its first packet, so that this
+ * packet too is lost with probability spec->loss. */
 static void begin_losses(lhi_port *port)
 {
     lhi_random start = {.state = ~port->random.state};
@@ -124,7 +125,8 @@ static void begin_losses(lhi_port *port)
         port->n_good = 0;
 }
 
-/* Checks whether the link loses its next packet. */
+/* Checks whether a port's link loses its next packet, and advances the link's
+ * loss state by one packet. */
 static bool loses_next(lhi_port *port)
 {
     if (port->n_good > 0) {
@@ -137,7 +139,9 @@ static bool loses_next(lhi_port *port)
     return true;
 }
 
-/* Checks whether a queue of `bytes` marks a packet. */
+/* Checks whether a port's queue with `bytes` waiting bytes puts a congestion
+ * mark (ECN) on a new packet: random between the two thresholds, always above
+ * them. */
 static bool marks(lhi_port *port, uint64_t bytes)
 {
     const lhi_port_spec *s = port->spec;
@@ -150,7 +154,8 @@ static bool marks(lhi_port *port, uint64_t bytes)
     return (double)(lhi_random_next(&port->random) >> 11) * 0x1p-53 < p;
 }
 
-/* Counts a packet that does not arrive. */
+/* Counts a lost or dropped packet: a data packet in *counter, an
+ * acknowledgement in the counter of lost acknowledgements. */
 static void count_missing(lhi_packet_sim *sim, const lhi_packet *packet,
                           uint64_t *counter)
 {
@@ -160,8 +165,9 @@ static void count_missing(lhi_packet_sim *sim, const lhi_packet *packet,
         sim->counters.lost_acks++;
 }
 
-/* Queues a packet at a port, unless its queue is full. Computes its arrival:
- * all packets before it are sent first. */
+/* Queues a packet at port `number`: computes its arrival after all packets
+ * before it, and draws congestion mark and loss. A packet that exceeds the
+ * buffer is dropped and counted. */
 static void enqueue(lhi_packet_sim *sim, uint32_t number,
                     const lhi_packet *packet)
 {

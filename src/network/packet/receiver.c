@@ -11,7 +11,8 @@
 
 enum { NOTIFY_NS = 50000 }; /* between two congestion notices [Zhu, table 1] */
 
-/* Enlarges the bit set so that it covers `n` packets from `expected` on. */
+/* Enlarges the receiver's bit set of received packets to cover `n` packet
+ * numbers from pair->expected on; false on allocation failure. */
 static bool reserve_received(lhi_pair *pair, uint32_t n)
 {
     uint32_t capacity = pair->received ? pair->received_mask + 1 : 0;
@@ -35,7 +36,8 @@ static bool reserve_received(lhi_pair *pair, uint32_t n)
     return true;
 }
 
-/* Returns the place of packet `number` in the bit set, and its bit. */
+/* Returns the word of the received-packets bit set that holds packet `number`;
+ * *bit: the mask of its bit in that word. */
 static uint64_t *find_bit(lhi_pair *pair, uint32_t number, uint64_t *bit)
 {
     uint32_t at = number & pair->received_mask;
@@ -43,7 +45,7 @@ static uint64_t *find_bit(lhi_pair *pair, uint32_t number, uint64_t *bit)
     return &pair->received[at / 64];
 }
 
-/* Counts the received packets in first .. end - 1. */
+/* Counts the received packets among numbers first to end - 1. */
 static uint32_t count_received(lhi_pair *pair, uint32_t first, uint32_t end)
 {
     uint32_t n = 0;
@@ -53,7 +55,8 @@ static uint32_t count_received(lhi_pair *pair, uint32_t first, uint32_t end)
     return n;
 }
 
-/* Ends the parts of messages whose packets have all arrived. */
+/* Ends message parts in order: all whose packets are below pair->expected, the
+ * lowest packet number that has not arrived. */
 static void end_parts(lhi_packet_sim *sim, lhi_pair *pair)
 {
     while (pair->n_received < pair->parts.count) {
@@ -65,7 +68,9 @@ static void end_parts(lhi_packet_sim *sim, lhi_pair *pair)
     }
 }
 
-/* Advances past all blocks that have arrived or can be recovered. */
+/* Advances pair->expected past all complete redundancy blocks (enough packets
+ * arrived to recover the rest), ends message parts, and clears the blocks'
+ * bits. */
 static void advance(lhi_packet_sim *sim, lhi_pair *pair)
 {
     uint32_t first, end;
@@ -90,7 +95,9 @@ static void advance(lhi_packet_sim *sim, lhi_pair *pair)
     }
 }
 
-/* Sends an ack or nack for a data packet. */
+/* Sends an acknowledgement (`kind`: ack or nack) for data packet `data` back to
+ * the sender, with the cumulative packet number and at times a congestion
+ * notification. */
 static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
                   lhi_packet_kind kind)
 {

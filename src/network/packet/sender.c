@@ -13,7 +13,8 @@
 
 #include <stdlib.h>
 
-/* Checks whether lost packets are sent again alone. */
+/* Checks whether the transport sends only lost packets again (selective
+ * repeat), instead of all packets from the first lost one (go-back-N). */
 static bool repeats_selectively(const lhi_packet_sim *sim)
 {
     return sim->o->transport.recovery != LH_RECOVERY_GO_BACK_N;
@@ -25,7 +26,8 @@ const lhi_part *lhi_get_part(const lhi_pair *pair, uint32_t i)
     return &parts[(pair->parts.head + i) & (pair->parts.capacity - 1)];
 }
 
-/* Finds the part of packet `number`; NULL: it is acknowledged whole. */
+/* Returns the message part that contains packet `number`; NULL if the part is
+ * complete and acknowledged. */
 static const lhi_part *find_part(const lhi_pair *pair, uint32_t number)
 {
     for (uint32_t i = 0; i < pair->parts.count; i++) {
@@ -53,8 +55,8 @@ uint32_t lhi_find_block(const lhi_packet_sim *sim, const lhi_pair *pair,
     return *end - *first - sim->o->transport.fec_parity;
 }
 
-/* Returns the bytes of a packet. A block's parity follows its data; the last
- * data packet of a message may be short. */
+/* Returns the data bytes of packet `number`; only the last packet of a message
+ * part without redundancy may be shorter than packet_bytes. */
 static uint16_t get_packet_bytes(const lhi_packet_sim *sim,
                                  const lhi_pair *pair, uint32_t number)
 {
@@ -66,7 +68,8 @@ static uint16_t get_packet_bytes(const lhi_packet_sim *sim,
 
 /* --- hosts --- */
 
-/* Checks whether a queue pair has a packet that its window lets it send. */
+/* Checks whether a queue pair has a lost or new packet to send, and the
+ * transport's window and the congestion window permit it. */
 static bool can_send(const lhi_packet_sim *sim, const lhi_pair *pair)
 {
     uint64_t window = sim->o->transport.window_packets;
@@ -77,7 +80,9 @@ static bool can_send(const lhi_packet_sim *sim, const lhi_pair *pair)
            lhi_control_allows(sim, &pair->control, pair->in_flight);
 }
 
-/* Schedules the host's next packet when its interface is free. */
+/* Schedules the event at which host `number` sends its next packet: when its
+ * interface is free. Does nothing if one is scheduled or no queue pair is
+ * ready. */
 static void schedule_host(lhi_packet_sim *sim, uint32_t number)
 {
     lhi_host *host = &sim->hosts[number];
@@ -115,7 +120,8 @@ void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair)
 
 /* --- posting --- */
 
-/* Enlarges the ring of sent packets so that it holds `n` packets. */
+/* Enlarges the ring buffer of sent packets, indexed by packet number, to hold
+ * `n` packets; false on allocation failure. */
 static bool reserve_sent(lhi_pair *pair, uint32_t n)
 {
     uint32_t capacity = pair->sent ? pair->sent_mask + 1 : 0;
@@ -157,7 +163,8 @@ void lhi_sender_post(lhi_packet_sim *sim, lhi_pair *pair, uint32_t message,
 
 /* --- sending --- */
 
-/* Removes the next lost packet that is still missing; false: there is none. */
+/* Removes the next packet to repeat that is still marked as lost, into *number;
+ * false if there is none. */
 static bool take_repeat(lhi_pair *pair, uint32_t *number)
 {
     while (pair->repeats.count > 0) {
@@ -173,7 +180,8 @@ static bool take_repeat(lhi_pair *pair, uint32_t *number)
     return false;
 }
 
-/* Records that a packet is sent now, for selective repeat. */
+/* Records for selective repeat that packet `number` is sent now and in flight.
+ * Sets sim->status on allocation failure. */
 static void record_sent(lhi_packet_sim *sim, lhi_pair *pair, uint32_t number)
 {
     const lhi_transmission x = {sim->now_ps, number};
@@ -187,7 +195,7 @@ static void record_sent(lhi_packet_sim *sim, lhi_pair *pair, uint32_t number)
     pair->in_flight++;
 }
 
-/* Starts the timer of a queue pair that has none. */
+/* Starts the retransmission timer of a queue pair unless it runs already. */
 static void start_timer(lhi_packet_sim *sim, lhi_pair *pair)
 {
     if (pair->has_timer)
@@ -199,7 +207,8 @@ static void start_timer(lhi_packet_sim *sim, lhi_pair *pair)
         sim->timer_source + (uint32_t)(pair - sim->pairs));
 }
 
-/* Sends the queue pair's next packet. */
+/* Sends a queue pair's next packet: a lost one first (selective repeat), else
+ * the next new one, if the window permits. */
 static void send_next(lhi_packet_sim *sim, lhi_pair *pair)
 {
     uint32_t number = pair->next;
@@ -259,14 +268,16 @@ void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t number)
 
 /* --- acknowledgements --- */
 
-/* Continues with the first packet that is not acknowledged (go-back-N). */
+/* Resets a queue pair to send again from its first packet without
+ * acknowledgement (go-back-N). */
 static void go_back(lhi_pair *pair)
 {
     pair->next = pair->acked;
     pair->in_flight = 0;
 }
 
-/* Marks a packet as lost, to be sent again. */
+/* Marks packet `number` as lost and appends it to the queue pair's list of
+ * packets to repeat. Sets sim->status on allocation failure. */
 static void lose(lhi_packet_sim *sim, lhi_pair *pair, uint32_t number)
 {
     pair->sent[number & pair->sent_mask].state = LHI_LOST;
@@ -275,8 +286,9 @@ static void lose(lhi_packet_sim *sim, lhi_pair *pair, uint32_t number)
         sim->status = LH_ENOMEM;
 }
 
-/* Schedules the search for losses at the time when the packet sent at stamp_ps
- * counts as lost. */
+/* Schedules the next search for losses: when a packet sent at stamp_ps
+ * (picoseconds) counts as lost, one round trip and the reordering time later.
+ * Does nothing if one is scheduled. */
 static void start_reorder_timer(lhi_packet_sim *sim, lhi_pair *pair,
                                 uint64_t stamp_ps)
 {
@@ -288,10 +300,9 @@ static void start_reorder_timer(lhi_packet_sim *sim, lhi_pair *pair,
                                 (uint32_t)(pair - sim->pairs));
 }
 
-/* Finds the lost packets among those in flight that were sent before
- * `until_ps`: no ack has come a round trip and the time for reordered packets
- * after they were sent. With a redundancy code only packets below `end` count
- * as lost. */
+/* Marks as lost the packets in flight, sent before until_ps, that had no ack
+ * for one round trip plus the reordering time. Only packets below `end`: a
+ * later redundancy block may still be recovered. */
 static void find_losses(lhi_packet_sim *sim, lhi_pair *pair, uint64_t until_ps,
                         uint32_t end)
 {
@@ -315,7 +326,8 @@ static void find_losses(lhi_packet_sim *sim, lhi_pair *pair, uint64_t until_ps,
     }
 }
 
-/* Finds the lost packets that were sent before the latest acknowledged one. */
+/* Marks packets as lost that were sent before the latest acknowledged one and
+ * are overdue by the reordering time. */
 static void find_overtaken(lhi_packet_sim *sim, lhi_pair *pair)
 {
     uint32_t end = UINT32_MAX, block_end;
@@ -331,7 +343,8 @@ void lhi_sender_run_reorder_timer(lhi_packet_sim *sim, lhi_pair *pair)
     lhi_sender_wake(sim, pair);
 }
 
-/* Marks packet `number` as acknowledged. */
+/* Marks packet `number` as acknowledged for selective repeat, and no longer in
+ * flight. */
 static void acknowledge(lhi_pair *pair, uint32_t number)
 {
     lhi_sent *sent = &pair->sent[number & pair->sent_mask];
@@ -340,7 +353,8 @@ static void acknowledge(lhi_pair *pair, uint32_t number)
     sent->state = LHI_ACKED;
 }
 
-/* Advances the window: all below `cumulative` have arrived. */
+/* Advances the sender's window: all packets with numbers below `cumulative`
+ * have arrived. Removes complete message parts and restarts the timeout. */
 static void advance(lhi_packet_sim *sim, lhi_pair *pair, uint32_t cumulative)
 {
     if (cumulative <= pair->acked)

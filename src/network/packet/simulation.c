@@ -11,7 +11,8 @@
 
 /* --- run --- */
 
-/* Processes the arrival of a port's first packet. */
+/* Processes the arrival of the first packet on port `number`'s link: forwards
+ * it at a switch, or passes it to the receiver or sender at a host. */
 static void arrive(lhi_packet_sim *sim, uint32_t number)
 {
     lhi_port *port = &sim->ports[number];
@@ -32,7 +33,8 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
         lhi_sender_receive_ack(sim, &sim->pairs[packet.pair], &packet);
 }
 
-/* Processes the first event. */
+/* Processes the earliest event of the simulation; its source number tells the
+ * kind: packet arrival, host, timers or message start. */
 static void process(lhi_packet_sim *sim)
 {
     const lhi_packet_event e = sim->heap[0];
@@ -59,7 +61,9 @@ static void process(lhi_packet_sim *sim)
     }
 }
 
-/* Runs until nothing is left to happen. */
+/* Runs the simulation until no event is left. LH_EINPUT: some messages never
+ * end, or a queue pair makes no progress; LH_ECANCELED: stopped by the
+ * callback. */
 static lh_status run(lhi_packet_sim *sim, lh_error *err)
 {
     const lhi_packet_options *o = sim->o;
@@ -90,7 +94,8 @@ static lh_status run(lhi_packet_sim *sim, lh_error *err)
 
 /* --- setup --- */
 
-/* Initialises a simulation in zeroed memory; all its arrays are in `mem`. */
+/* Initialises a simulation's ports, hosts, queue pairs and messages from its
+ * options, in zeroed memory; all arrays are in `mem`, except for rings. */
 static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
 {
     const lhi_packet_options *o = sim->o;
@@ -137,7 +142,7 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Frees the rings of all ports and queue pairs. */
+/* Frees the ring buffers and bit sets of all ports and queue pairs. */
 static void end(lhi_packet_sim *sim)
 {
     for (uint32_t i = 0; sim->ports && i < sim->o->fabric->n_ports; i++)
@@ -152,7 +157,8 @@ static void end(lhi_packet_sim *sim)
     }
 }
 
-/* Stores the messages' times and the longest queue. */
+/* Stores each message's start and end (ns) in times[], and the counters and the
+ * longest switch queue in *out. */
 static void store_results(const lhi_packet_sim *sim, lhi_message_times *times,
                           lh_packet_counters *out)
 {

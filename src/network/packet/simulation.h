@@ -66,9 +66,9 @@ typedef struct lhi_message_times {
     double start_ns, end_ns;
 } lhi_message_times;
 
-/* Simulates all messages. `times`: one row for each message; `out`: counters.
- * LH_EINPUT: messages wait for each other, or a queue pair makes no progress;
- * LH_ENOMEM. */
+/* Simulates all messages of the options packet by packet. times[i]: start and
+ * end of message i; *out: packet counters. LH_EINPUT: messages wait for each
+ * other, or a queue pair makes no progress; LH_ENOMEM. */
 lh_status lhi_packets_simulate(const lhi_packet_options *options,
                                lhi_message_times *times,
                                lh_packet_counters *out, lh_error *err);

@@ -154,74 +154,102 @@ typedef struct lhi_packet_sim {
 
 /* --- ports --- */
 
-/* Initialises a port: its rates and random numbers. */
+/* Initialises port number `i` from its specification: rate, latency, random
+ * numbers and loss state. */
 void lhi_packet_sim_begin_port(lhi_packet_sim *sim, uint32_t port);
-/* Removes the first event. */
+/* Removes the earliest event from the event heap. */
 void lhi_packet_sim_pop(lhi_packet_sim *sim);
-/* Replaces the first event by another one. */
+/* Replaces the earliest event by one at time `ps` (picoseconds) with number
+ * `source`; cheaper than removal and insertion. */
 void lhi_packet_sim_replace_first(lhi_packet_sim *sim, uint64_t ps,
                                   uint32_t source);
-/* Adds an event. */
+/* Schedules an event at time `ps` (picoseconds). `source`: number of the
+ * port, host, queue pair or message that it belongs to; at most one event
+ * per source. */
 void lhi_packet_sim_schedule(lhi_packet_sim *sim, uint64_t ps, uint32_t source);
-/* Sends a packet from a node: queues it at the next port on its path. */
+/* Forwards a packet from node `node` towards its destination host. Of several
+ * shortest paths a hash of the queue pair (ECMP) or, with spraying, a random
+ * number chooses. */
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
                             const lhi_packet *packet);
 
-/* Appends an item of `bytes` bytes to a ring, which grows; false: no memory. */
+/* Appends a copy of an item of `bytes` bytes to a ring buffer and doubles the
+ * capacity if it is full; false on allocation failure. */
 bool lhi_ring_push(lhi_ring *ring, const void *item, size_t bytes);
 
 /* --- sender --- */
 
-/* Posts a message's part with `bytes` bytes on a queue pair. */
+/* Posts a part of message `message` (`bytes` bytes) on a queue pair: numbers
+ * its data and redundancy packets and starts to send. */
 void lhi_sender_post(lhi_packet_sim *sim, lhi_pair *pair, uint32_t message,
                      uint64_t bytes);
-/* Lets a queue pair send if it has something to send, at the time that its rate
- * permits. */
+/* Appends a queue pair to its host's list of senders if it can send a packet.
+ * If congestion control delays the packet, schedules a later wake-up. */
 void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair);
-/* Sends a packet of the host's first ready queue pair. */
+/* Sends one packet of host `number`, from the first of its queue pairs that can
+ * send, and schedules the host's next packet. */
 void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t host);
-/* Processes an ack or nack that arrived at the sender. */
+/* Processes an ack or nack at the sender: advances the window, updates
+ * congestion control and round trip, finds lost packets, and lets the queue
+ * pair send. */
 void lhi_sender_receive_ack(lhi_packet_sim *sim, lhi_pair *pair,
                             const lhi_packet *ack);
-/* Processes the expiry of a queue pair's timeout. */
+/* Processes the expiry of a queue pair's retransmission timer. After timeout_ns
+ * without progress, marks packets in flight as lost (selective repeat) or sends
+ * again from the first one without ack (go-back-N). Fails after too many
+ * timeouts. */
 void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair);
-/* Finds lost packets when the time for reordered ones is over. */
+/* Processes the expiry of a queue pair's reordering timer: marks overdue
+ * packets as lost and lets the queue pair send. */
 void lhi_sender_run_reorder_timer(lhi_packet_sim *sim, lhi_pair *pair);
 
-/* Returns item `i` of a queue pair's ring of message parts. */
+/* Returns the i-th unfinished message part (a message's bytes on one queue
+ * pair) of a queue pair, oldest first; borrowed. */
 const lhi_part *lhi_get_part(const lhi_pair *pair, uint32_t i);
-/* Finds the block of packet `number`: *first, *end and the number of packets
- * that recover it. Without redundancy each packet is a block. */
+/* Finds the redundancy block of packet `number`: packets *first to *end - 1.
+ * Returns the number of its packets that suffice to recover all. Without
+ * redundancy each packet is a block. */
 uint32_t lhi_find_block(const lhi_packet_sim *sim, const lhi_pair *pair,
                         uint32_t number, uint32_t *first, uint32_t *end);
 
 /* --- messages --- */
 
-/* Posts a message: its bytes are divided evenly over its queue pairs. */
+/* Starts sending message `number` now: divides its bytes evenly over its queue
+ * pairs, one part each. */
 void lhi_packet_sim_post_message(lhi_packet_sim *sim, uint32_t message);
-/* Completes one part of a message; posts messages that needed it. */
+/* Counts one part of a message (its bytes on one queue pair) as arrived. After
+ * the last part the message ends, and messages that waited for it are
+ * scheduled. */
 void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message);
 
 /* --- receiver --- */
 
-/* Processes a data packet that arrived. */
+/* Processes a data packet at the receiver: records it, advances past complete
+ * packets, and replies with an ack or, in go-back-N after a gap, one nack. */
 void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
                           const lhi_packet *packet);
 
 /* --- congestion control --- */
 
-/* Initialises a queue pair's control: at the line rate. */
+/* Initialises a queue pair's congestion control: the rate is the line rate,
+ * the window holds the packets that the line rate sends in one target round
+ * trip. */
 void lhi_control_begin(const lhi_packet_sim *sim, lhi_control_state *c);
-/* Processes an ack: its mark, or its round trip. */
+/* Applies an acknowledgement to a queue pair's congestion control: reduces the
+ * DCQCN rate if it carries a congestion mark, or updates the window by its
+ * round trip. */
 void lhi_control_receive_ack(const lhi_packet_sim *sim, lhi_control_state *c,
                              const lhi_packet *ack);
-/* Reduces the delay-based window after a timeout. */
+/* Shrinks a queue pair's window by the largest single decrease after a timeout;
+ * does nothing unless the control is the delay-based one. */
 void lhi_control_time_out(const lhi_packet_sim *sim, lhi_control_state *c);
-/* Counts a sent packet. Returns the time until the next one may be sent, in
- * ps. */
+/* Counts a data packet of `bytes` bytes that a queue pair sends. Returns the ps
+ * until its next packet may be sent: 0 unless DCQCN has reduced the rate. */
 uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
                           uint32_t bytes);
-/* Checks whether the window of the control lets a packet be sent. */
+/* Checks whether the congestion window permits one more packet beside
+ * `in_flight` packets without acknowledgement; always true without the
+ * delay-based control. */
 bool lhi_control_allows(const lhi_packet_sim *sim, const lhi_control_state *c,
                         uint32_t in_flight);
 
