@@ -203,7 +203,7 @@ LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           int64_t budget,
                                           lh_elastic_search_result **out,
                                           lh_error *err);
-/* Frees an event search result; NULL is allowed. */
+/* Frees an elastic-plan search's result; NULL is allowed. */
 LH_API void lh_elastic_search_result_free(lh_elastic_search_result *best);
 /* Computes a plan's makespan by event simulation, with equal recomputation on
  * every stage, in ns. */

@@ -40,8 +40,9 @@ typedef struct lh_simulated {
     lh_solve_objective objective;
 } lh_simulated;
 
-/* Computes the lower bound on the makespan: the closed form or, for the plan's
- * own schedule, the bound proven by the plan's search. */
+/* Computes the lower bound on a simulated schedule's makespan, with its
+ * explanation: the closed form or, for the plan's own schedule, the bound
+ * proven by the plan's search. */
 LH_API lh_status lh_simulated_bound(const lh_simulated *simulated,
                                     lh_bound *out, lh_error *err);
 /* Formats the simulation result as JSON: `longhaul simulate`. LH_EINVAL: a
@@ -73,11 +74,11 @@ typedef struct lh_scheduled {
 LH_API lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
                                      size_t *len, lh_error *err);
 
-/* Removes link orders (explicit message orders) that gain nothing under
- * `options` (may be NULL). *plain receives the schedule without them, or NULL
- * if they are useful. *fifo_ns receives the makespan with first in, first out
- * if it is longer, else 0. Release *plain with lh_schedule_free(). Errors as
- * in lh_simulate(). */
+/* Removes a schedule's link orders (explicit message orders on links) if first
+ * in, first out is as fast under `options` (may be NULL). *plain: the schedule
+ * without them, NULL if they are kept. *fifo_ns: the makespan without them if
+ * it is longer, else 0. Release *plain with lh_schedule_free(). Errors as in
+ * lh_simulate(). */
 LH_API lh_status lh_schedule_drop_useless_link_orders(
     const lh_pipeline *pipeline, const lh_schedule *schedule,
     const lh_sim_options *options, lh_schedule **plain, int64_t *fifo_ns,
@@ -106,7 +107,8 @@ LH_API lh_status lh_optical_format(const lh_scenario *scenario,
 LH_API lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep,
                                          char **text, size_t *len,
                                          lh_error *err);
-/* Formats the best sizes with their bounds as JSON: `longhaul size`. `options`:
+/* Formats the best sizes (numbers of nodes per datacenter) that a search found,
+ * with the lower bounds over all sizes, as JSON: `longhaul size`. `options`:
  * those of the search. */
 LH_API lh_status lh_size_result_format(const lh_job *job,
                                        const lh_size_options *options,

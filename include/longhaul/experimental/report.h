@@ -240,7 +240,8 @@ LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                                      const char *label,
                                      const lh_report_analysis *analysis,
                                      lh_error *err);
-/* Adds a row to the report's table of scheduling methods and their results. */
+/* Adds a row to the report's table that compares scheduling methods: name,
+ * makespan and other results of one method. */
 LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                                    lh_error *err);
 /* Adds a sweep chart (makespans against a delay) to the report. */

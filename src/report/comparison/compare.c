@@ -133,6 +133,9 @@ static const lh_schedule *find_plan_schedule(const comparison_state *x,
     return x->plan->schedule;
 }
 
+/* Returns the plan's own schedule if the contender (a pipeline with a method)
+ * uses it while delays are unchanged; borrowed. NULL: the contender's method
+ * builds a schedule. */
 const lh_schedule *lh_comparison_schedule(const lh_comparison *comparison,
                                           uint32_t contender)
 {

@@ -34,11 +34,12 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
                                       lhi_arena *mem, lh_outcome *out,
                                       lh_error *err);
 
-/* Returns one microbatch's forward time in ns, averaged over devices. */
+/* Returns the mean time in ns that a device computes forward passes of one
+ * microbatch, over all devices (and, with two directions, per direction). */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
-/* Returns sweep value `i` as a delay in ns; relative values are multiples of
- * `forward_ns`, a microbatch's forward time. -1 if there is no such value.
- * `delays` may be NULL. */
+/* Returns sweep value `i` (latency or transfer time) in ns. A relative value is
+ * a multiple of `forward_ns`, the forward time of a microbatch. -1 if `delays`
+ * is NULL or has no value `i`. */
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
                              int64_t forward_ns);
 /* Builds the pipeline with other delays (-1: unchanged) on the links between

@@ -69,8 +69,8 @@ static lh_status simulate_outcome(const lh_compare_options *how,
     return LH_OK;
 }
 
-/* Copies an error message into `mem`, shortened to 190 bytes and without a
- * leading method name; NULL on allocation failure. */
+/* Copies error message `why` into `mem` for the comparison's table: without a
+ * leading name of the method, at most 190 bytes; NULL on allocation failure. */
 static const char *copy_reason(const char *method, const char *why,
                                lhi_arena *mem)
 {

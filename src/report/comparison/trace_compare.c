@@ -79,8 +79,9 @@ typedef struct pair {
     const void **p, **m;
 } pair;
 
-/* Allocates and sorts pointers to both traces' elements of `size` bytes. The
- * caller frees both arrays, also on failure. */
+/* Allocates arrays of pointers to the n_p and n_m elements (`size` bytes each)
+ * of the predicted and the measured trace, sorted by `compare`. The caller
+ * frees out->p and out->m, also on failure. */
 static lh_status sort_pair(const void *p, uint32_t n_p, const void *m,
                            uint32_t n_m, size_t size,
                            int (*compare)(const void *, const void *),

@@ -48,8 +48,9 @@ typedef struct lhi_defect_counts {
     char first[LHI_N_REMARKS][240]; /* first occurrence's description */
 } lhi_defect_counts;
 
-/* Counts `n` occurrences of a defect in a recording; `format` describes the
- * first one, which is kept. */
+/* Adds `n` to a defect kind's count in a recording's defects. `format`
+ * describes the first defect of each kind, which alone is stored; n = 0 does
+ * nothing. */
 void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
                     uint64_t n, const char *format, ...) LHI_PRINTF(4, 5);
 /* Lists all defect kinds that were counted, with number and first

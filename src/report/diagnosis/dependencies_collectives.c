@@ -92,8 +92,9 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Stores the first and last pass of each of a worker's chunks in the tables or,
- * with `away`, sets these entries to LH_NONE again. */
+/* Stores the first and last pass of each chunk of `worker` in the tables; if
+ * `away`, resets these entries to LH_NONE, so that the tables serve the next
+ * worker. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {

@@ -17,8 +17,8 @@ static bool is_backward(const lhi_op_row *row)
     return row->op == LHI_OP_BACKWARD || row->op == LHI_OP_INPUT;
 }
 
-/* Returns the chunk whose pass produces this pass's input, or (`out`) consumes
- * its output; LH_NONE if there is none on another stage. */
+/* Returns the neighbouring chunk on another stage that consumes pass `row`'s
+ * output (if `out`), or else produces its input; LH_NONE if there is none. */
 static uint32_t find_neighbour_chunk(const lhi_dependency_search *w,
                                      const lhi_op_row *row, bool out)
 {
@@ -108,8 +108,8 @@ static void match_messages(lhi_dependency_search *w, const message_list *l)
     w->out->n_strays += l->n - l->n_users;
 }
 
-/* Matches a worker's sends and receives, forward and backward, with its passes.
- * `room` is scratch space for the worker's passes. */
+/* Matches a worker's recorded sends and receives, of activations and gradients,
+ * with its passes. `room`: scratch array, one entry per pass. */
 static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
                                   uint32_t *room)
 {
@@ -139,10 +139,10 @@ static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
 
 /* --- launches ------------------------------------------------------------- */
 
-/* Makes messages depend on the passes that launch them. A receive is launched
- * once the preceding pass in the same direction has ended. The first backward
- * pass's send and receive are launched once the second-last pass before it has
- * ended. */
+/* Makes a worker's messages wait, in the replay, for the passes that launch
+ * them. A receive is launched after the preceding pass of the same
+ * direction; the messages of the first backward pass after the second-last
+ * pass before it. */
 static void add_launch_dependencies(lhi_dependency_search *w, uint32_t worker)
 {
     const uint32_t *passes = &w->passes[w->first_pass[worker]];

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the recording's numbers of stages, replicas, chunks and microbatches,
- * and its replica numbers, into the diagnosis. */
+/* Copies the recording's numbers of stages, replicas, chunks and microbatches
+ * into the diagnosis, with the replicas' numbers in the recording. */
 static lh_status fill_header(lhi_diagnosis_state *d, lh_error *err)
 {
     const lh_recording *r = d->recording;

@@ -40,8 +40,9 @@ lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
 /* Finds recommendations, from the stragglers and from other schedules, and
  * stores them in the diagnosis. */
 lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err);
-/* Builds a scenario in `arena` in which all operations keep their recorded
- * times, with an empty table for replacement times. */
+/* Builds a replay scenario in `arena` in which all operations take their
+ * recorded times. Adds tables of replacement times by worker and kind, all 0,
+ * for the caller to fill. */
 lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
                                         lhi_arena *arena, lhi_scenario *out,
                                         lh_error *err);

@@ -148,8 +148,9 @@ static lh_status next_item(lhi_json_stream *items, lh_error *err)
     return read_value(items, &items->value, err);
 }
 
-/* Reads the next key with its value; for the list's key only its opening
- * bracket. */
+/* Reads the JSON object's next key with its value into items->value. If the key
+ * is items->list, reads only the opening bracket, so that the list's items
+ * follow one by one. */
 static lh_status next_key(lhi_json_stream *items, lh_error *err)
 {
     char c;

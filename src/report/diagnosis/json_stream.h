@@ -28,9 +28,10 @@ typedef struct lhi_json_stream {
     const char *reason; /* why JSON is truncated or invalid; NULL: valid */
 } lhi_json_stream;
 
-/* Reads the JSON text's next value into items->value; *more is false at the
- * end, and items->reason then holds the reason if the input is invalid. Before
- * the first call `items` is zeroed apart from `zip`, `name` and `list`. */
+/* Reads the next value of a large JSON object into items->value: each top-level
+ * value, but each item of the list under key items->list by itself. *more:
+ * false at the end; items->reason then holds the reason if the text is invalid.
+ * Before the first call, `items` is zero but for `zip`, `name` and `list`. */
 lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more,
                                lh_error *err);
 /* Frees a JSON stream's buffers. */

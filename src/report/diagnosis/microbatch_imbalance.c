@@ -33,8 +33,8 @@ typedef struct pass_times {
     uint32_t *worker; /* at r * n_chunks + c */
 } pass_times;
 
-/* Allocates the tables for a step's pass times in ns, and sums a microbatch's D
- * and W into its backward time. */
+/* Fills the tables of a step's pass times in ns by replica, chunk and
+ * microbatch: forward, backward (D and W together) and both; allocates them. */
 static lh_status sum_pass_times(const lhi_recorded_step *step, lhi_arena *arena,
                                 pass_times *t, lh_error *err)
 {
@@ -86,8 +86,9 @@ static double compute_correlation(const pair_sums *of)
     return squares > 0 ? of->xy / sqrt(squares) : 0;
 }
 
-/* Adds the deviations of a replica's pass times, in the table rows from
- * `first` on, to the statistics of its workers (stages). */
+/* Adds one replica's deviations of pass times from their means to the
+ * statistics of its workers (stages). Its table rows, one per chunk, begin at
+ * `first`. */
 static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
                         const pass_times *t, size_t first)
 {
@@ -113,9 +114,9 @@ static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
     }
 }
 
-/* Computes into *out, for one step, the median over workers of the spread of
- * microbatch times and of the longest microbatch. `room`: scratch, one value
- * per worker. */
+/* Computes a step's imbalance of microbatches into *out: the medians over
+ * workers of the spread of microbatch times and of the longest one's excess.
+ * `room`: scratch, one value per worker. */
 static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
                               worker_statistics *workers, double *room,
                               lhi_imbalance_step *out, lh_error *err)

@@ -98,7 +98,9 @@ typedef struct lhi_rows {
  * closes other steps: passes them to the callback rows->close. */
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
-/* Marks the receives in the latest operation's step as pre-posted. */
+/* Marks the latest operation's step as one with pre-posted receives: receives
+ * that start before their pass needs them, so that transfers overlap with
+ * passes. */
 void lhi_rows_mark_preposted(lhi_rows *rows);
 /* Closes all remaining steps in order: passes each to the callback
  * rows->close. */

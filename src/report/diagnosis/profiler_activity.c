@@ -89,8 +89,9 @@ static void sum_changes(const change *list, size_t n, lhi_activity *out)
     }
 }
 
-/* Sets *out to the time from the first to the last change, extended to the step
- * marks, and counts these marks as steps. */
+/* Sets the span out->start_ns to out->end_ns to the first and last of n changes
+ * (begins or ends of activities), extended by the profiler's step marks; counts
+ * the marks in out->n_steps. */
 static void find_span(const lhi_file_events *e, const change *list, size_t n,
                       lhi_activity *out)
 {

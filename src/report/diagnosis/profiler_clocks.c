@@ -54,8 +54,8 @@ static uint32_t choose_reference(const clocks *c, uint32_t i)
     return LH_NONE;
 }
 
-/* Lists the ranks that have a stage, sorted by replica and stage, and chooses
- * each one's reference rank. */
+/* Lists the ranks with a known stage, sorted by replica and stage, and chooses
+ * for each the rank with which its clock is compared. */
 static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
 {
     c->p = p;

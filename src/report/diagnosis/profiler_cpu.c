@@ -44,9 +44,9 @@ static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
     return NULL;
 }
 
-/* Extends the range of autograd sequence numbers of operator `outer` by
- * `number`, that of an operator inside. An autograd function has its own
- * number, or that of the first one inside. */
+/* Extends outer operator `outer`'s range of autograd sequence numbers by
+ * `number`, that of an operator inside; -1: none. An autograd function that
+ * already has a number keeps it. */
 static void merge_numbers(lhi_cpu_op *outer, int64_t number)
 {
     bool is_final = outer->kind == LHI_CPU_AUTOGRAD && outer->first_number >= 0;

@@ -75,8 +75,9 @@ typedef struct reading {
     lhi_file_events *out;
 } reading;
 
-/* Reads the number at an event's `key` into *out. Returns NULL, or why[0] if
- * the value is missing or no number, why[1] if it is a text. */
+/* Reads the number at an event's `key` into *out. Returns NULL on success, else
+ * an error text: why[0] if the value is missing or no number, why[1] if it is a
+ * string. */
 static const char *get_number(const json_t *event, const char *key,
                               const char *const why[2], double *out)
 {
@@ -177,8 +178,9 @@ static int64_t number_of(const json_t *event)
                : -1;
 }
 
-/* Adds a GPU kernel or copy, or the CPU call that launched it; `k` lacks its
- * correlation number, which is 0 for work without a launch. */
+/* Adds a GPU kernel or copy, or the CPU call that launched it, to the file's
+ * events. Reads from `event` the correlation number that connects both; 0: work
+ * without a launch. */
 static lh_status add_kernel(reading *r, const json_t *event, lhi_kernel k,
                             lh_error *err)
 {

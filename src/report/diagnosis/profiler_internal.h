@@ -31,9 +31,10 @@ lh_status lhi_profiler_prepare_map(lhi_profiler *p, lh_error *err);
 /* Frees the ranges, kernels and operators read from a file. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* Adds a CPU operator, or a communication library's range, called `name` to the
- * file's events. `op` has its times, thread, first autograd number and
- * is_range. */
+/* Adds a CPU operator, or a range of a communication library, called `name`
+ * to the file's events; an operator inside an earlier one only adds its
+ * autograd number to it. `op` has the times, thread, first autograd number
+ * and is_range. */
 lh_status lhi_profiler_add_operator(lhi_file_events *events, const char *name,
                                     lhi_cpu_op op, lh_error *err);
 /* Adds a range of interest, by its name, to the events of file `file`; counts

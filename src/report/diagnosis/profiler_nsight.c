@@ -337,8 +337,9 @@ static bool is_operator(const char *text, int64_t number)
            strncmp(text, "c10d::", 6) == 0;
 }
 
-/* Adds an NVTX range to a process's events `e`: as an operator or a library's
- * range and, if its name is a known one, also as a named range. */
+/* Adds an NVTX range (named time interval of a thread) to a process's events
+ * `e` as a PyTorch operator or a library's range; also as a named range if the
+ * name is a known one. */
 static lh_status add_range(nsight_export *x, nvtx_range *r, lhi_file_events *e,
                            lh_error *err)
 {

@@ -164,9 +164,9 @@ static int64_t find_last_wait(const step_passes *s, int64_t from, int64_t to)
     return last;
 }
 
-/* Returns the end of a forward pass whose last operator with its numbers is
- * `last`: where the next message or backward pass starts, or the last operator
- * before the thread waited for an earlier send. */
+/* Returns the end of forward pass `f`, whose last operator known to belong to
+ * it is `last`: the start of the next message or backward pass or, if the
+ * thread waited for a send before that, the last operator before the wait. */
 static int64_t find_forward_end(const step_passes *s, const derived_pass *f,
                                 size_t last)
 {
@@ -200,8 +200,9 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     f->end_ns = find_forward_end(s, f, last);
 }
 
-/* Lets backward pass `back` begin at the message before it, unless one of n
- * forward passes is between. */
+/* Sets backward pass `back`'s start to the end of the message before it, unless
+ * one of the n passes `forward` ends there or the pass has GPU kernels, which
+ * give its times. */
 static void time_backward_pass(const step_passes *s,
                                const derived_pass *forward, size_t n,
                                derived_pass *back)
@@ -252,8 +253,8 @@ static lh_status add_forward_passes(step_passes *s, lh_error *err)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Appends a range of kind `kind`, with the chunk and microbatch of pass `p`, to
- * the file's ranges. */
+/* Appends a named range of kind `kind` (a pass or message) to the file's
+ * ranges, with the chunk and microbatch of derived pass `p`. */
 static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
                            int64_t start_ns, int64_t end_ns, lh_error *err)
 {

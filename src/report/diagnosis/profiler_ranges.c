@@ -19,7 +19,8 @@ typedef struct span {
 
 static const span no_span = {INT64_MAX, INT64_MIN};
 
-/* Extends a time interval so that it contains [begin, end]. */
+/* Extends time interval `s` to include the interval from `begin` to `end`, in
+ * ns. */
 static void extend(span *s, int64_t begin, int64_t end)
 {
     s->begin = begin < s->begin ? begin : s->begin;
@@ -150,9 +151,9 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Appends an operation of kind `op` to a rank, timed by the range's GPU
- * interval if it has one, else by the range. `numbers`: range that provides
- * chunk and microbatch. */
+/* Appends an operation of kind `op` to rank `into`: its time is range `r`'s GPU
+ * interval or, without kernels, the range itself; chunk, microbatch and step
+ * are those of range `numbers`. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
                         const lhi_named_range *r, uint8_t op,
                         const lhi_named_range *numbers, lh_error *err)
@@ -182,9 +183,9 @@ static bool is_forward(uint8_t op)
            op == LHI_OP_FORWARD_RECV;
 }
 
-/* Handles a communication library's send or receive, `talk`. Inside a message's
- * range it determines the message's time; inside a pass it is added as a
- * message itself. */
+/* Applies a communication library's send or receive, range `talk`: inside a
+ * message's range it determines that message's time, inside a pass it becomes a
+ * message of the pass. Ignores others. */
 static lh_status add_library_message(lhi_profiled_rank *into,
                                      const sorted_ranges *s,
                                      lhi_named_range *talk, lh_error *err)
@@ -336,8 +337,9 @@ static lh_status assign_steps(lhi_file_events *e, lhi_profiled_rank *into,
 
 /* --- gradients ------------------------------------------------------------ */
 
-/* Checks whether pass `i` is the last one of its step; *until is where the
- * optimizer or the next step starts. */
+/* Checks whether operation `i` is the last pass of its step; *until: the start
+ * of the optimizer or of the next step's first pass, INT64_MAX if neither
+ * follows. */
 static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
                          int64_t *until)
 {

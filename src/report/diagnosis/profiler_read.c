@@ -74,7 +74,8 @@ static lh_status append_operations(lhi_profiled_rank *to,
     return LH_OK;
 }
 
-/* Adds a file to a rank's list. Owns its name from then on, also on failure. */
+/* Appends a trace file to the rank's list of files. Takes over the file's name,
+ * which is freed on failure. */
 static lh_status add_file(lhi_profiled_rank *rank, lhi_profiled_file file,
                           lh_error *err)
 {
@@ -88,8 +89,8 @@ static lh_status add_file(lhi_profiled_rank *rank, lhi_profiled_file file,
     return status;
 }
 
-/* Returns the time from the first to the last of a file's n operations, or of
- * its activity if it has no operations. */
+/* Returns the time span of a trace file in ns: from the first start to the last
+ * end of its n operations or, if n is 0, of its GPU and CPU activity. */
 static void find_span(const lhi_rank_op *ops, size_t n,
                       const lhi_activity *activity, int64_t *from_ns,
                       int64_t *to_ns)
@@ -125,8 +126,8 @@ static bool is_same_file(const lhi_profiled_rank *rank,
     return true;
 }
 
-/* Checks whether `more`, a further file for a rank, and `file` overlap for at
- * least half of the shorter one's time. */
+/* Checks whether two trace files of a rank, `file` and the new `more`, cover
+ * the same time: their spans overlap by at least half of the shorter one. */
 static bool is_same_time(const lhi_profiled_rank *rank,
                          const lhi_profiled_file *file,
                          const lhi_profiled_rank *more)
@@ -435,8 +436,9 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n,
     return LH_OK;
 }
 
-/* Returns a message's place in the recorded order: the index of the pass that
- * produces or consumes it in the list of n passes; 0 if there is none. */
+/* Returns a message's order number within its step: the index, in the
+ * sorted list of n passes, of the pass that sends or receives it; 0 if
+ * there is none. */
 static size_t find_order(const lhi_rank_op *message, const pass_position *list,
                          size_t n)
 {

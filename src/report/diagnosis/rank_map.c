@@ -141,7 +141,8 @@ static const lhi_schema_field name_rows[] = {
 static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
                                       .check = check_name};
 
-/* Stores a rank entry's line, for later error messages. */
+/* Stores the line number of a rank's entry in the rank map `map`, for later
+ * error messages; a callback of the schema reader, which never fails. */
 static lh_status check_rank(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -182,8 +183,8 @@ static int compare_by_file(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* Fails with LH_EINPUT if a rank or a file is listed twice. `list` is the node
- * for the error's position. */
+/* Fails with LH_EINPUT if the rank map lists a rank or a trace file twice;
+ * `list`: the node at which the error is reported. */
 static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
                              const lh_rank_map *m, lh_error *err)
 {
@@ -230,7 +231,8 @@ static const lhi_schema_field map_rows[] = {
 const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
                                        .check = check_map};
 
-/* Reads a parsed document in format ranks/1 into an lh_rank_map. */
+/* Reads a parsed rank map document (format ranks/1) into `value`, an
+ * lh_rank_map; a callback of lhi_schema. */
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
 {

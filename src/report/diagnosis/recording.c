@@ -128,8 +128,9 @@ static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
     return LH_OK;
 }
 
-/* Prepares a step for replay: builds its dependencies, graph and durations.
- * *why is the reason if the step is skipped, else NULL. */
+/* Prepares a recorded step for replay (dependencies, graph and durations) and
+ * adds it to the recording. A damaged step is skipped: *why is then the reason,
+ * else NULL. */
 static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
                               lhi_arena *arena, const char **why, lh_error *err)
 {
@@ -205,8 +206,8 @@ static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
                   a->n_replicas * sizeof *a->replicas) == 0;
 }
 
-/* Returns the graph whose rank set occurs in the most steps; at a tie, the one
- * with more ranks. */
+/* Returns a graph whose set of stages and replicas occurs in the most steps; of
+ * equally frequent sets, the one with more ranks. */
 static const lhi_op_graph *find_most_common_graph(const lh_recording *recording)
 {
     const lhi_op_graph *best = NULL;

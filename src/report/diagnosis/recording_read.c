@@ -42,8 +42,8 @@ static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
     return lhi_recording_add(context, list, err);
 }
 
-/* Allocates the reader's state for one file (`one`) or several; `map` may be
- * NULL. Returns NULL on allocation failure. */
+/* Allocates the reader's state. `one`: there is a single input file; `map`: the
+ * rank map, may be NULL. Returns NULL on allocation failure. */
 static reading *make_reader(bool one, const lh_rank_map *map)
 {
     reading *r = calloc(1, sizeof *r);
@@ -89,9 +89,9 @@ static bool is_nsight(const char *text)
     return false;
 }
 
-/* Determines a file's format from its first bytes: JSON with or without the key
- * "longhaul", or else a table. *out is NO_KIND if it is neither JSON nor a
- * table's heading. */
+/* Determines a file's format from its first bytes into *out: Nsight export,
+ * longhaul trace (JSON with the key "longhaul"), profiler trace (other JSON) or
+ * table; NO_KIND: none of them. */
 static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;
@@ -235,9 +235,9 @@ static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
     return lhi_recording_finalise(r->recording, name, err);
 }
 
-/* Builds the recording from a profiler's traces. If no step is complete, it has
- * only the ranks' activity. An error after the first steps remains an error,
- * because the recording is not finalised then. */
+/* Builds a recording from the profiler traces read. If no step is complete, the
+ * recording holds only the ranks' activity; any error after complete steps is
+ * returned. */
 static lh_status build_profiled(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;
@@ -258,8 +258,9 @@ static lh_status build_profiled(reading *r, const char *name, lh_error *err)
     return status;
 }
 
-/* Finalises the recording and frees the reader. On failure, here or before
- * (`status`), the recording is freed too. */
+/* Finishes reading: builds and completes the recording into *out, and frees the
+ * reader. If `status` is already an error, or on failure here, frees the
+ * recording too. */
 static lh_status end_reading(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {

@@ -25,8 +25,9 @@ typedef struct remedy_entry {
     lhi_remedy_source source;
 } remedy_entry;
 
-/* Adds a recommendation with the predicted mean step time if its gain is at
- * least MIN_GAIN; it then owns `source`'s trace. */
+/* Adds a recommendation (text `what`, assumption text `assumes`) to the list
+ * `helps`, if predicted_ns, the mean step time with it, is at least MIN_GAIN
+ * shorter. Then takes over `source`'s trace. */
 static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
                             double predicted_ns, const char *assumes,
                             const char *what, lhi_remedy_source *source,
@@ -53,9 +54,9 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
 static const char evenly_assumption[] =
     "their work can be distributed that evenly";
 
-/* Adds a recommendation to repair straggler number `straggler` (a slow worker,
- * stage or link), or all of them (LH_NONE), with the saving cost_ns that the
- * replay predicts. */
+/* Adds a recommendation to repair straggler (slow worker, stage or link) number
+ * `straggler`, or all if LH_NONE, to the list `helps`. cost_ns: predicted
+ * saving per step; `what`, `assumes`: its texts. */
 static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                             uint32_t straggler, int64_t cost_ns,
                             const char *assumes, const char *what,
@@ -179,8 +180,8 @@ static uint32_t find_slowest_replica(const lh_recording *r)
     return slowest;
 }
 
-/* Returns LH_ENOMEM as it is and LH_OK for other errors: a recording that is
- * no pipeline's schedule, or that no method supports, yields no
+/* Returns LH_ENOMEM for LH_ENOMEM, with the message `why`, and LH_OK for
+ * any other status: without a pipeline or a method there is just no
  * recommendation. */
 static lh_status ignore_unless_nomem(lh_status status, const lh_error *why,
                                      lh_error *err)
@@ -200,8 +201,8 @@ typedef struct current_state {
     int64_t most_held;
 } current_state;
 
-/* Simulates the slowest replica's recorded pass order with its mean pass
- * times. */
+/* Simulates the slowest replica's recorded pass order with its mean pass times;
+ * stores pipeline, schedule, time and peak memory in *now. */
 static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now,
                               lh_error *err)
 {
@@ -228,8 +229,9 @@ typedef struct found_schedule {
     lhi_remedy_source source;
 } found_schedule;
 
-/* Searches the fastest schedule for the slowest replica with the changes
- * `how`. out->method is NULL if there is none. */
+/* Searches the fastest schedule for the slowest replica's pipeline with the
+ * changes `how` (memory limits, split microbatches). out->method is NULL if
+ * none is found. */
 static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
                                const lhi_replica_changes *how,
                                found_schedule *out, lh_error *err)
@@ -261,7 +263,9 @@ static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
     return ignore_unless_nomem(status, &why, err);
 }
 
-/* Adds a recommendation for a found schedule, and frees its trace. */
+/* Adds a recommendation for schedule `f` with the texts `what` and `assumes` to
+ * the list `helps`: the mean step shortens by the time that `f` saves in
+ * simulation. Frees f's trace. */
 static lh_status add_schedule(lhi_diagnosis_state *d, const current_state *now,
                               remedy_entry *helps, found_schedule *f,
                               const char *assumes, const char *what,
@@ -277,8 +281,9 @@ static lh_status add_schedule(lhi_diagnosis_state *d, const current_state *now,
 static const char means_assumption[] =
     "passes and messages of the slowest replica take their mean times";
 
-/* Searches schedules with the present peak of resident microbatches, then
- * without a limit. */
+/* Adds recommendations for other pass orders of the slowest replica: with at
+ * most as many resident microbatches as now, and without that limit if still
+ * faster. */
 static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
                             remedy_entry *helps, lh_error *err)
 {
@@ -310,8 +315,8 @@ static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
     return LH_OK;
 }
 
-/* Searches a schedule with twice as many microbatches, each at half the size.
- */
+/* Adds a recommendation for the slowest replica's schedule with twice as many
+ * microbatches of half the size, if it is faster than now. */
 static lh_status try_half_microbatches(lhi_diagnosis_state *d,
                                        const current_state *now,
                                        remedy_entry *helps, lh_error *err)

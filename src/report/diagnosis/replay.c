@@ -110,8 +110,9 @@ typedef struct replay_job {
     int64_t *ends, *out;
 } replay_job;
 
-/* Replays pair number `piece` of all pairs of scenario and step, on worker
- * thread `thread`; task of a parallel loop. */
+/* Replays part `piece` of all pairs of scenario and step, with worker thread
+ * `thread`'s scratch array; task of a parallel loop. The pairs are divided
+ * evenly over n_pieces parts. */
 static void replay_piece(void *context, uint32_t piece, uint32_t thread)
 {
     const replay_job *r = context;

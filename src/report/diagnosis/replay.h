@@ -33,14 +33,15 @@ static inline uint8_t *lhi_scenario_flag(const lhi_scenario *s, uint32_t worker,
     return &s->is_recorded[(size_t)worker * LHI_N_OPS + op];
 }
 
-/* Builds a replay scenario in the arena: with `own` all operations keep their
- * recorded times, otherwise all take the typical times usual_ns. */
+/* Builds a replay scenario in the arena, which says how long each operation
+ * takes: its recorded time if `own`, else its kind's typical time
+ * usual_ns[kind]. */
 lh_status lhi_scenario_make(const lh_recording *recording, bool own,
                             const int64_t *usual_ns, lhi_arena *arena,
                             lhi_scenario *out, lh_error *err);
-/* Sets whether operations keep their recorded times (`own`) in a scenario:
- * those of a stage, a replica (LH_NONE: all) and a kind (LH_N_OPERATIONS:
- * all). */
+/* Sets in a replay scenario whether operations take their recorded times
+ * (`own`) or typical times, for one stage and replica (LH_NONE: all) and
+ * operation kind (LH_N_OPERATIONS: all). */
 void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
                       uint32_t stage, uint32_t replica, lh_operation operation,
                       bool own);

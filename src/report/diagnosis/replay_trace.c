@@ -35,8 +35,9 @@ static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
     return LH_OK;
 }
 
-/* Sets device[worker], the trace's device number for each displayed worker
- * (stage of a replica); LH_NONE: not displayed. */
+/* Creates the trace's devices, one per stage of each displayed replica.
+ * device[worker]: the trace's device number of a worker (a replica's stage);
+ * LH_NONE: not displayed. */
 static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
                               lhi_arena *arena, uint32_t *device, lh_trace *out,
                               lh_error *err)
@@ -58,9 +59,9 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
     return LH_OK;
 }
 
-/* Fills in first[d], where device d's passes begin in the trace, and
- * first[n_devices], the pass count; all are 0 before. device[w]: worker w's
- * device, or LH_NONE if it is not in the trace. */
+/* Computes first[d], the index at which device d's passes begin in the trace;
+ * first[n_devices] is their total. device[w]: worker w's device, LH_NONE if not
+ * displayed. first[] must be zero before. */
 static void count_runs(const lhi_op_graph *g, const uint32_t *device,
                        uint32_t n_devices, uint32_t *first)
 {

@@ -23,8 +23,8 @@ lh_status lhi_replay_trace_make(const lh_recording *recording,
                                 const lhi_replayed_step *replayed,
                                 lhi_arena *arena, lh_trace *out, lh_error *err);
 
-/* Returns the pass (chunk, microbatch, kind) that operation `i` of a step's
- * graph is. */
+/* Returns the pass (chunk, microbatch and kind) of operation `i` in a step's
+ * operation graph; the operation must be a pass. */
 lh_pass lhi_op_graph_pass(const lhi_op_graph *graph, uint32_t i);
 
 #endif

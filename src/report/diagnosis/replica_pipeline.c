@@ -56,8 +56,9 @@ lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
 
 /* --- pipeline ------------------------------------------------------------- */
 
-/* Checks that all backward passes have one form: `joint`, or split into D and
- * W. */
+/* Determines the form of all backward passes: *joint is true for B, false for D
+ * and W apart. LH_EUNSUPPORTED: both forms occur, or steps differ in chunks or
+ * microbatches. */
 static lh_status find_form(const lh_recording *recording, bool *joint,
                            lh_error *err)
 {
@@ -175,9 +176,9 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
     return LH_OK;
 }
 
-/* Builds a replica's pipeline from its mean pass times, changed as `how` says,
- * with memory counted in resident microbatches. `joint`: D and W each get half
- * of B's time. */
+/* Builds a replica's pipeline from each chunk's mean pass times, changed as
+ * `how` says (split microbatches, memory limits). A unit of memory is one
+ * resident microbatch. `joint`: D and W each get half of B's time. */
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
                                const lhi_replica_changes *how,
                                lh_pipeline_desc *desc, lhi_arena *arena,

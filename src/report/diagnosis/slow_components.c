@@ -62,8 +62,8 @@ typedef struct lhi_slow_search {
     uint32_t n_kept;            /* number in `all` whose cost is computed */
 } straggler_search;
 
-/* Returns the index of the link over which operation `i` in a group received
- * its message; LH_NONE if it is not listed. */
+/* Returns the number of the listed link over which receive `i`, in operation
+ * group `group`, got its message; LH_NONE if it is not listed. */
 static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
                           uint32_t group, uint32_t i)
 {
@@ -75,8 +75,9 @@ static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
     return k;
 }
 
-/* Lists the links between stages that the first step uses. In a job that moves
- * layers between steps, links are not comparable. */
+/* Lists the links between workers that the first step uses, as candidates for
+ * stragglers. Messages of later steps on other links are left out of the
+ * comparison. */
 static void list_links(straggler_search *l)
 {
     const lhi_op_graph *g = l->d->recording->steps[0].graph;
@@ -130,7 +131,8 @@ static void list_components(straggler_search *l)
 
 /* --- times in a step ------------------------------------------------------ */
 
-/* Sums the pass times per worker and the transfer times per link. */
+/* Sums a step's pass times for each worker (a replica's stage), and its
+ * transfer times and messages for each link. */
 static void sum_step(straggler_search *l, const lhi_recorded_step *step)
 {
     const lhi_op_graph *g = step->graph;
@@ -215,8 +217,9 @@ static void sort_passes(straggler_search *l)
     lhi_lower_median(l->sorted_stages, r->n_stages); /* sorts in place */
 }
 
-/* With uneven microbatches, divides a replica's pass times by its relative
- * work: the median ratio over its stages. */
+/* With uneven microbatches, divides each worker's pass time in the current step
+ * by its replica's relative work: the median over stages of pass time by stage
+ * median. */
 static void normalise_work(straggler_search *l)
 {
     uint32_t S = l->d->recording->n_stages;
@@ -232,8 +235,9 @@ static void normalise_work(straggler_search *l)
     }
 }
 
-/* Returns the ratio of a candidate's time to that of its peers from which it
- * counts as slow in a step; higher for workers with uneven microbatches. */
+/* Returns the ratio of candidate `a`'s time to its peers' from which it counts
+ * as slow in a step. Uneven microbatches (`uneven`) raise it for workers by the
+ * error expected by chance. */
 static double get_slow_threshold(const straggler_search *l, const component *a,
                                  const lhi_imbalance_step *uneven,
                                  uint32_t n_microbatches)
@@ -246,9 +250,9 @@ static double get_slow_threshold(const straggler_search *l, const component *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* Computes the time of straggler candidate `a` in the current step (*own) and
- * that of its peers (*others); 0: it has none. `uneven`: the step's microbatch
- * imbalance; `links`: median link times. */
+/* Computes straggler candidate `a`'s time in the current step (*own) and its
+ * peers' (*others), both in ns; 0: no data. `uneven`: the step's microbatch
+ * imbalance; `links`: median link times forward and backward. */
 static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)

@@ -36,7 +36,9 @@ typedef struct scenario_results {
 
 enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
 
-/* Builds replay scenario number `i`, as scenario_results numbers them. */
+/* Builds replay scenario number `i`: 0 has all recorded times, 1 none; each
+ * further one has the recorded times of a single stage, replica or operation
+ * kind, typical times otherwise. */
 static lh_status make_scenario(lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)
@@ -67,8 +69,8 @@ static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
                             err);
 }
 
-/* Replays all scenarios in batches, and stores the end of each scenario's step
- * in p->ends. */
+/* Replays every step in all scenarios, in batches of BATCH_SIZE, and stores the
+ * steps' end times in p->ends (ns, by scenario, then step). */
 static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
                             lh_error *err)
 {
@@ -105,7 +107,8 @@ static double compute_slowdown(const lhi_diagnosis_state *d,
                          d->out.ideal_ns);
 }
 
-/* Sets has[k] for every operation kind k that occurs in the recording. */
+/* Sets has[k] to true for every public operation kind k that occurs in the
+ * recording. */
 static void find_kinds(const lh_recording *r, bool *has)
 {
     for (uint32_t i = 0; i < r->n_graphs; i++)
@@ -113,9 +116,9 @@ static void find_kinds(const lh_recording *r, bool *has)
             has[lhi_op_operation((lhi_op_type)r->graphs[i]->op[k])] = true;
 }
 
-/* Returns the mean slowdown's standard error, from how much the steps differ; 0
- * for fewer than two steps. The ideal time is taken as exact, since it hardly
- * varies from step to step. */
+/* Returns the standard error of the job's mean slowdown, from the differences
+ * between steps; 0 for fewer than two steps. The ideal time counts as exact,
+ * because it hardly varies. */
 static double compute_standard_error(const lh_diagnosis *out)
 {
     double squares = 0;
@@ -156,8 +159,9 @@ static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p,
     return LH_OK;
 }
 
-/* Stores the slowdowns by operation kind, stage, replica and worker. A worker's
- * is the smaller of its stage's and its replica's. */
+/* Stores the slowdowns by operation kind, stage, replica and worker (a
+ * replica's stage) in the diagnosis. A worker's slowdown is the smaller one of
+ * its stage and its replica. */
 static lh_status fill_slowdowns(lhi_diagnosis_state *d,
                                 const scenario_results *p, lh_error *err)
 {
@@ -201,8 +205,8 @@ static int compare_ranked(const void *a, const void *b)
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
-/* Stores the slowest workers (stages of replicas), SLOWEST_SHARE of all, in the
- * diagnosis, slowest first. */
+/* Stores the slowest workers (a replica's stage each), SLOWEST_SHARE of all, in
+ * the diagnosis, slowest first. */
 static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
 {
     lh_diagnosis *out = &d->out;
@@ -222,16 +226,16 @@ static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the share of the excess over the ideal time that a fix would remove.
- */
+/* Returns the share of the job's lost time (mean step less ideal step) that
+ * disappears if the mean step becomes without_ns. */
 static double compute_share(const lh_diagnosis *out, double without_ns)
 {
     double lost = out->t_ns - out->ideal_ns;
     return fabs(lost) < 1 ? 0 : (out->t_ns - without_ns) / lost;
 }
 
-/* Computes the share of the slowdown that the slowest workers cause, and the
- * last stage's share. */
+/* Computes the shares of the job's lost time that the slowest workers and the
+ * last stage cause, by replays in which only these take typical times. */
 static lh_status find_shares(lhi_diagnosis_state *d, lh_error *err)
 {
     const lh_recording *r = d->recording;

@@ -22,9 +22,9 @@ typedef struct end_differences {
     uint32_t n;
 } end_differences;
 
-/* Adds the differences between ends of matching operations (kind of_a on
- * worker a, of_b on b) to *out, for a sample of them; none if their numbers
- * differ. */
+/* Adds the differences in ns between the ends of matching operations, kind of_a
+ * on worker a and kind of_b on worker b, to *out; at most a sample. None if the
+ * workers' numbers of operations differ. */
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
                          uint32_t b, lhi_op_type of_b, end_differences *out)
 {
@@ -83,7 +83,9 @@ int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n)
     return lower <= 0 && upper >= 0 ? 0 : lower;
 }
 
-/* Reports a worker's clock offset in ns as a defect in the recording. */
+/* Reports a corrected clock as a defect of the recording: worker `w` (a
+ * replica's stage) was `ahead` ns ahead of the others, or behind if
+ * negative. */
 static void report_clock(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
                          lhi_defect_counts *remarks)
 {

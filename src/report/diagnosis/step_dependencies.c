@@ -24,7 +24,7 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
     }
 }
 
-/* Lists each worker's passes in order of start, and makes each pass depend on
+/* Lists each worker's passes in order of start, and makes each of them wait for
  * the previous one in the replay. */
 static void find_passes(lhi_dependency_search *w)
 {
@@ -39,8 +39,8 @@ static void find_passes(lhi_dependency_search *w)
     w->first_pass[w->ops->n_workers] = (uint32_t)(at - w->passes);
 }
 
-/* Determines each chunk's stage, which must be unique and equal in all
- * replicas. */
+/* Determines each chunk's stage. Sets w->out->reason if a pass lacks its chunk
+ * or microbatch, or a chunk runs on several stages. */
 static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
 {
     const lhi_step_ops *ops = w->ops;

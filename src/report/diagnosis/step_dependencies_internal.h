@@ -23,12 +23,15 @@ void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
  * together in the replay. */
 void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
 
-/* Adds the step's dependencies between passes and messages on different
- * stages. */
+/* Makes passes and messages of a step wait for each other in the replay: a send
+ * for its pass, a pass for the message with its input from another stage. Sets
+ * w->out->reason if the recording is incomplete. */
 lh_status lhi_dependencies_add_messages(lhi_dependency_search *w,
                                         lh_error *err);
-/* Adds the dependencies of the step's collectives and of operations before and
- * after the passes. */
+/* Makes the step's operations wait for each other in the replay as collectives
+ * require: members of one collective start together, gathers precede passes,
+ * reductions and the optimizer follow them. Sets w->out->reason if the
+ * recording is incomplete. */
 lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
                                            lh_error *err);
 

@@ -120,9 +120,9 @@ static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
            a->microbatch == b->microbatch && a->stage_chunk == b->stage_chunk;
 }
 
-/* Returns the smallest rank number among a worker's n operations.
- * Tensor-parallel peers run the same operations, so one rank represents
- * them. */
+/* Returns the smallest rank number among the first operations in `rows` that
+ * belong to one worker (at most n). Tensor-parallel ranks of a worker run the
+ * same operations, so one represents them. */
 static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
 {
     uint32_t least = rows[0].rank;
@@ -131,8 +131,8 @@ static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
     return least;
 }
 
-/* Drops duplicate operations and those of tensor-parallel peers, and counts
- * them as defects. */
+/* Removes duplicate operations, and those of all but one tensor-parallel rank
+ * of each worker, from the list; counts both as defects. */
 static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 {
     size_t kept = 0;

@@ -42,8 +42,9 @@ lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
 /* Clock offsets below this stay uncorrected: networks cause as much. */
 #define LHI_CLOCK_TOLERANCE_NS INT64_C(10000000)
 
-/* Returns the lower median of clock offsets from the first clock; sorts them.
- * Returns 0, so that no clock changes, if 0 lies between the two medians. */
+/* Sorts n clock offsets and returns their lower median; 0 if there are
+ * none, or if 0 lies between the two middle values, so that the clock stays
+ * unchanged. */
 int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n);
 
 /* Corrects the clocks of ranks by the ends of shared operations, if their

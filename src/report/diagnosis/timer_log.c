@@ -109,8 +109,9 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 
 /* --- timers --------------------------------------------------------------- */
 
-/* Adds the time from a rank's timer with kind `kind`, in ms, to the current
- * block (one log interval's timers); `lines` is at the timer's line. */
+/* Adds `ms` milliseconds of a rank's timer to the rank's sums of kind `kind` in
+ * the current block (the timers of one log interval). `lines`: position for
+ * error messages. */
 static lh_status add_time(lhi_timer_log *log, const lhi_line_stream *lines,
                           uint32_t rank, timer_kind kind, double ms,
                           lh_error *err)
@@ -198,7 +199,8 @@ static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
     }
 }
 
-/* Returns the number of blocks with timed passes, summed over the ranks. */
+/* Returns the number of blocks (log intervals) with timers of passes, summed
+ * over all ranks. */
 static uint64_t count_blocks(const lhi_timer_log *log)
 {
     uint64_t n = 0;

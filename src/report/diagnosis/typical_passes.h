@@ -31,8 +31,8 @@ int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
                                     const lh_recording *recording,
                                     uint32_t stage, lhi_op_type op);
 
-/* Sorts the values and returns their lower median; 0 if there are none. Between
- * two middle values it returns the lesser, which shows the attainable time. */
+/* Sorts n values and returns their lower median: of two middle values the
+ * lesser, because it shows an attainable time; 0 if n is 0. */
 double lhi_lower_median(double *values, uint32_t n);
 
 #endif

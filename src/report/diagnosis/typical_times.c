@@ -10,8 +10,8 @@ typedef struct ranges {
     uint64_t below[LHI_N_OPS];               /* times up to the midpoint */
 } ranges;
 
-/* Counts, for each kind, the operations whose duration is at most middle[kind].
- */
+/* Counts in r->below[kind], for each operation kind, the recording's operations
+ * that last at most middle[kind] ns. */
 static void count_below(const lh_recording *recording, ranges *r,
                         const int64_t *middle)
 {
@@ -25,8 +25,9 @@ static void count_below(const lh_recording *recording, ranges *r,
     }
 }
 
-/* Selects for each operation kind the rank[kind]-th smallest duration by
- * bisecting its range, without copying or sorting millions of times. */
+/* Computes out[kind], for each operation kind, the rank[kind]-th smallest
+ * recorded duration, by bisecting the interval `r` of durations: neither copies
+ * nor sorts millions of times. */
 static void select_times(const lh_recording *recording, ranges r,
                          const uint64_t *rank, int64_t *out)
 {

@@ -11,13 +11,15 @@
 
 /* Builds a JSON number in seconds from a time in ns. */
 json_t *lhi_json_seconds(int64_t ns);
-/* Builds the jitter statistics (mean, percentiles) as a JSON object. */
+/* Builds the JSON object with the statistics of simulations under jitter:
+ * number of samples, mean, least and greatest time, and percentiles, in
+ * seconds. */
 json_t *lhi_json_jitter(const lh_jitter_result *result);
 /* Builds a JSON list with peak memory per device; NULL on allocation failure.
  */
 json_t *lhi_json_peak_memory(const lh_timeline *timeline);
-/* Builds a JSON list with host memory per device: the peak's part above the
- * device's own limit. */
+/* Builds the JSON list of host memory per device: the part of its peak memory
+ * `peaks` above the device's own limit, which is offloaded to the host. */
 json_t *lhi_json_host_memory(const lh_pipeline *pipeline, const json_t *peaks);
 /* Builds the diagnosis as a JSON object, lh_diagnosis_format()'s output; NULL
  * on allocation failure. */

@@ -6,8 +6,8 @@
 
 #include <longhaul/experimental/json_output.h>
 
-/* Builds a JSON list of n integers from `wide`, or from `narrow` if `wide` is
- * NULL. */
+/* Builds a JSON list of n integers: wide[0..n-1] or, if `wide` is NULL,
+ * narrow[0..n-1]. */
 static json_t *build_integers(const int64_t *wide, const uint32_t *narrow,
                               uint32_t n)
 {
@@ -158,7 +158,7 @@ lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,
         2, text, len, err);
 }
 
-/* Builds the JSON list of a path's nodes. */
+/* Builds the JSON list of a path's node ids, as in the topology file. */
 static json_t *nodes_json(const lh_topology *t, const lhi_path *path)
 {
     json_t *list = json_array();

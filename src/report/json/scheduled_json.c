@@ -8,8 +8,8 @@
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/simulate.h>
 
-/* Builds the JSON statistics (calls, work, results) of all search engines of
- * the solver. */
+/* Builds the JSON list of the solver's engines (search algorithms): for each
+ * whether it is on, its work, calls, improvements and time gained. */
 static json_t *engines_json(const lh_scheduled *s)
 {
     json_t *all = json_array();
@@ -25,7 +25,8 @@ static json_t *engines_json(const lh_scheduled *s)
     return all;
 }
 
-/* Builds the JSON output for a pipeline that has no feasible schedule. */
+/* Builds the JSON output of `schedule` if no schedule fits the memory limits:
+ * times are null, the status is "infeasible". */
 static json_t *infeasible_json(const lh_scheduled *s)
 {
     return json_pack(
@@ -37,8 +38,9 @@ static json_t *infeasible_json(const lh_scheduled *s)
         engines_json(s));
 }
 
-/* Adds the result from a search for the least memory limit to the JSON output;
- * false: out of memory. */
+/* Adds the result of a search for the least memory limit to JSON object `j`:
+ * the limit, its lower bound, and whether it is proven optimal; false on
+ * allocation failure. */
 static bool add_memory(json_t *j, const lh_memory_point *p)
 {
     const bool proven = p->limit_bound == p->limit;
@@ -50,8 +52,8 @@ static bool add_memory(json_t *j, const lh_memory_point *p)
                         json_string(proven ? "optimal" : "feasible"));
 }
 
-/* Adds the optional members in a schedule's JSON output in their order; false:
- * out of memory. */
+/* Adds the members that only some schedules have (such as host memory, makespan
+ * with first in, first out) to JSON object `j`; false on allocation failure. */
 static bool add_optional_members(json_t *j, const lh_scheduled *s)
 {
     bool ok = j != NULL;

@@ -60,7 +60,8 @@ static json_t *bubble_json(const lh_simulated *s)
     return lhi_json_finish(map, ok);
 }
 
-/* Builds the list with links and their utilisation and queueing time. */
+/* Builds the JSON list of links: for each its messages, busy time, utilisation
+ * (share of the makespan) and queueing time. */
 static json_t *links_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -79,9 +80,10 @@ static json_t *links_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the JSON for stage boundary i with its delay tolerance: a number; or
- * null if any delay is tolerated, with a separate key, or if it was not
- * computed. */
+/* Builds the JSON object for the boundary between stages i and i + 1: slackness
+ * (difference of their warm-up counts), message delay and tolerated delay. The
+ * latter is null if it was not computed or any delay is tolerated (key
+ * tolerates_any). */
 static json_t *boundary_json(const lh_slack *slack, uint32_t i)
 {
     const int64_t most = slack->tolerance_ns;
@@ -97,9 +99,8 @@ static json_t *boundary_json(const lh_slack *slack, uint32_t i)
     return lhi_json_finish(j, ok);
 }
 
-/* Builds the list with stage boundaries and their slackness and delay
- * tolerance.
- */
+/* Builds the JSON list of stage boundaries with their slackness (difference of
+ * warm-up counts) and the message delay that they tolerate. */
 static json_t *slack_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -179,8 +180,9 @@ static int64_t get_after_ns(const lh_simulated *s)
     return s->plan ? s->plan->best.optimizer_ns + s->plan->best.overhead_ns : 0;
 }
 
-/* Builds the jitter statistics; for a plan they refer to whole iterations, as
- * in the plan itself. */
+/* Builds the JSON statistics of simulations under jitter. For a plan, adds the
+ * optimizer and overhead time to every statistic except the sample count, so
+ * that they refer to whole iterations. */
 static json_t *jitter_json(const lh_simulated *s)
 {
     const int64_t after = get_after_ns(s);
@@ -200,8 +202,9 @@ static json_t *jitter_json(const lh_simulated *s)
     return j;
 }
 
-/* Adds the optional members in a simulation's JSON output in their order;
- * false: out of memory. */
+/* Adds the members that only some simulations have (such as gap to the
+ * lower bound, host memory, jitter) to JSON object `j`; false on allocation
+ * failure. */
 static bool add_optional_members(json_t *j, const lh_simulated *s,
                                  const lh_bound *bound)
 {

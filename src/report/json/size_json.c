@@ -10,19 +10,20 @@
 /* Seconds per day. */
 #define DAY_S 86400.0
 
-/* Returns a number, or null if it is negative (unknown) or infinite. */
+/* Builds a JSON number; null if x is negative (unknown) or infinite. */
 static json_t *known_json(double x)
 {
     return x < 0 || !isfinite(x) ? json_null() : json_real(x);
 }
 
-/* Returns a number, or null if it is 0 (not requested or unknown). */
+/* Builds a JSON number; null if x is 0 (not requested or unknown). */
 static json_t *positive_json(double x)
 {
     return x > 0 ? json_real(x) : json_null();
 }
 
-/* Builds the list of datacenters in use. */
+/* Builds the JSON list of the datacenters that a size (number of nodes per
+ * datacenter) uses: GPU type, nodes and GPUs per node of each. */
 static json_t *nodes_json(const lh_job *job, const lh_size *size)
 {
     json_t *list = json_array();
@@ -38,7 +39,9 @@ static json_t *nodes_json(const lh_job *job, const lh_size *size)
     return list;
 }
 
-/* Builds the list of losses of nodes. */
+/* Builds the JSON list that shows, for the loss of some nodes of each
+ * datacenter, the iteration and training time with the remaining nodes, and
+ * whether they meet the deadline. */
 static json_t *losses_json(const lh_job *job, const lh_size *size)
 {
     json_t *list = json_array();
@@ -55,7 +58,8 @@ static json_t *losses_json(const lh_job *job, const lh_size *size)
     return list;
 }
 
-/* Builds the degrees of a layout. */
+/* Builds the JSON object with a layout's parallel degrees and microbatch
+ * size. */
 static json_t *layout_json(const lh_layout *l)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "tensor",
@@ -65,7 +69,9 @@ static json_t *layout_json(const lh_layout *l)
                      "micro_batch", (json_int_t)l->micro_batch);
 }
 
-/* Builds the goodput of a size. */
+/* Builds the JSON object with a size's goodput: the share of its throughput
+ * that remains despite failures, the factors of that share, and the checkpoint
+ * interval. */
 static json_t *goodput_json(const lh_size *size)
 {
     const lh_goodput *g = &size->goodput;
@@ -76,7 +82,9 @@ static json_t *goodput_json(const lh_size *size)
                      "checkpoint_interval_s", g->interval_s);
 }
 
-/* Builds one size with its predicted training. */
+/* Builds the JSON object of one size (number of nodes per datacenter): its
+ * GPUs, layout, iteration and training time, goodput, costs and losses of
+ * nodes. */
 static json_t *size_json(const lh_job *job, const lh_size *size)
 {
     return json_pack(

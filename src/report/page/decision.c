@@ -12,7 +12,8 @@
 /* Maximum length of each list of a decision. */
 enum { MAX_ITEMS = 1000 };
 
-/* Fails with LH_EINVAL unless all n texts are present and UTF-8. */
+/* Fails with LH_EINVAL unless all n texts of entry `index` in the caller's list
+ * `what` are present and UTF-8; the message names list and index. */
 static lh_status check_texts(const char *const *texts, uint32_t n,
                              const char *what, uint32_t index, lh_error *err)
 {
@@ -24,7 +25,8 @@ static lh_status check_texts(const char *const *texts, uint32_t n,
     return LH_OK;
 }
 
-/* Fails with LH_EINVAL if a site or a link of the map is invalid. */
+/* Fails with LH_EINVAL if a site or a link of the recommendation's map has an
+ * invalid text, index or number. */
 static lh_status check_map(const lh_report_decision *d, lh_error *err)
 {
     for (uint32_t i = 0; i < d->n_sites; i++) {
@@ -49,7 +51,8 @@ static lh_status check_map(const lh_report_decision *d, lh_error *err)
     return LH_OK;
 }
 
-/* Fails with LH_EINVAL if a point of the chart is invalid. */
+/* Fails with LH_EINVAL if a plan in the recommendation's Pareto chart has an
+ * invalid text or number. */
 static lh_status check_tradeoffs(const lh_report_decision *d, lh_error *err)
 {
     for (uint32_t i = 0; i < d->n_tradeoffs; i++) {
@@ -64,7 +67,8 @@ static lh_status check_tradeoffs(const lh_report_decision *d, lh_error *err)
     return LH_OK;
 }
 
-/* Copies and validates the caller's decision; its lists stay borrowed. */
+/* Copies the caller's recommendation (lh_report_decision) into *mine and
+ * validates it; its lists and texts stay borrowed. */
 static lh_status copy_decision(const lh_report_decision *given,
                                lh_report_decision *mine, lh_error *err)
 {
@@ -82,7 +86,7 @@ static lh_status copy_decision(const lh_report_decision *given,
     return check_tradeoffs(mine, err);
 }
 
-/* Adds a JSON list of n strings as the member `key`. */
+/* Appends a JSON member `key` whose value is the list of n strings. */
 static void add_strings(lhi_text *out, const char *key, uint32_t n,
                         const char *const *texts)
 {
@@ -94,8 +98,8 @@ static void add_strings(lhi_text *out, const char *key, uint32_t n,
     lhi_text_puts(out, "]");
 }
 
-/* Adds the sites and links of the map. Shares are in millionths, to be
- * independent of the locale. */
+/* Appends the sites and links of the recommendation's map as JSON. Shares are
+ * integers in millionths, so that no locale affects them. */
 static void add_map(lhi_text *out, const lh_report_decision *d)
 {
     lhi_text_puts(out, ",\"sites\":[");
@@ -119,7 +123,8 @@ static void add_map(lhi_text *out, const lh_report_decision *d)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the points of the chart; costs are in 1e-9 dollars. */
+/* Appends the plans of the recommendation's Pareto chart as JSON: iteration
+ * time in ns, peak memory in bytes, cost in 1e-9 dollars (-1: unknown). */
 static void add_tradeoffs(lhi_text *out, const lh_report_decision *d)
 {
     lhi_text_puts(out, ",\"tradeoffs\":[");

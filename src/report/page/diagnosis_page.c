@@ -58,8 +58,10 @@ static int compare_indices(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Chooses at most `most` of n replicas, by index: the slowest ones and a
- * median one. Returns their number. */
+/* Chooses at most `most` (at least 1) of n replicas in `by`, sorted slowest
+ * first: the slowest ones and, if at most half are chosen, the median one as
+ * the last. Stores their indices in ascending order in `out`; returns their
+ * number. */
 static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
                                 uint32_t *out)
 {
@@ -168,7 +170,8 @@ static lh_status add_trace(page_state *p, const lh_trace *trace,
     return lhi_page_add_trace(p->out, trace, label, &none, err);
 }
 
-/* Adds the timeline for a step replayed under a scenario, for the displayed
+/* Adds to the page the timeline of step number `step`, replayed under a
+ * scenario (which operations keep their recorded times), with the displayed
  * replicas. */
 static lh_status add_replay(page_state *p, uint32_t step,
                             const lhi_scenario *scenario, const char *label,
@@ -236,8 +239,8 @@ static lh_status add_remedies(page_state *p, lh_error *err)
 
 /* --- heat maps ------------------------------------------------------------ */
 
-/* Appends a ratio to a JSON list, after a comma unless it is the `first`
- * element. */
+/* Appends a ratio to a JSON list of numbers; with a comma before it unless it
+ * is the list's first element. */
 static void add_ratio(lhi_text *out, bool first, double ratio)
 {
     lhi_text_puts(out, first ? "" : ",");
@@ -284,8 +287,8 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-/* Adds a JSON member `key` with a list: the numbers for the n replicas whose
- * indices are replicas[]. */
+/* Appends a JSON member `key`: the list of the numbers that n replicas have in
+ * the recording; replicas[] holds their indices. */
 static void add_numbers(page_state *p, const char *key,
                         const uint32_t *replicas, uint32_t n)
 {
@@ -316,8 +319,8 @@ static lh_status add_steps(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the diagnosis as a JSON object: its results, the sentences in `given`,
- * heat maps and timelines. */
+/* Appends the whole diagnosis to the page as a JSON object: results, the
+ * caller's explanatory sentences, heat maps and timelines. */
 static lh_status add_all(page_state *p, const lh_report_diagnosis *given,
                          lh_error *err)
 {

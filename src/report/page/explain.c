@@ -17,8 +17,8 @@ typedef struct owned_analysis {
     lhi_arena *mem;
 } owned_analysis;
 
-/* Checks whether a critical-path segment refers to an element that the trace
- * has. */
+/* Checks whether a critical-path segment refers to an existing pass, message or
+ * collective of the trace. */
 static bool step_in_range(const lh_trace *t, const lh_report_segment *s)
 {
     switch (s->step) {
@@ -37,8 +37,9 @@ static bool step_in_range(const lh_trace *t, const lh_report_segment *s)
     return false;
 }
 
-/* Fails with LH_EINVAL if critical-path segments overlap or refer to absent
- * elements, or if a cause's name is not UTF-8. */
+/* Fails with LH_EINVAL if critical-path segments overlap in time or refer to
+ * elements that the trace lacks, or if the name of a cause of idle time is not
+ * UTF-8. */
 static lh_status check_analysis(const lh_trace *trace,
                                 const lh_report_analysis *a, lh_error *err)
 {

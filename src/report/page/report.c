@@ -194,8 +194,8 @@ lh_status lh_report_add_iterations(lh_report *report,
 
 /* --- page ---------------------------------------------------------------- */
 
-/* Adds a JSON member `key` whose list consists of `items`, each of which ends
- * with a comma and a newline. */
+/* Appends a JSON member `key` with a list. `items` holds its elements, each
+ * followed by a comma and a newline; drops the last comma. */
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 {
     lhi_text_printf(out, ",\n\"%s\":[\n", key);

@@ -53,8 +53,9 @@ struct lh_report {
  * `item`. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
-/* Copies and validates a sweep (makespans against a delay). LH_EINVAL: xs do
- * not increase, or a text is not UTF-8. */
+/* Copies and validates a sweep chart's data: makespans of several series
+ * against a delay. LH_EINVAL: the delays xs do not increase, there are too many
+ * points, or a text is not UTF-8. */
 lh_status lhi_report_copy_sweep(const lh_report_sweep *given,
                                 lh_report_sweep *mine, lh_error *err);
 
@@ -81,7 +82,9 @@ lh_status lhi_report_draw_iterations(const lh_report_iterations *iterations,
  * locale. */
 void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths);
 
-/* Returns the makespan of the sweep that corresponds to slowdown 1. */
+/* Returns the makespan in ns to which a sweep chart relates all others
+ * (slowdown 1): the caller's baseline or, if that is not given, the shortest
+ * makespan. */
 int64_t lhi_report_sweep_baseline(const lh_report_sweep *sweep);
 
 /* Appends a text as HTML or XML text content: escapes special and unprintable

@@ -286,7 +286,8 @@ static bool has_too_many(const picture *p, uint32_t n)
 
 /* --- layout -------------------------------------------------------------- */
 
-/* Returns a link's layout row; LH_NONE: the row for messages without a link. */
+/* Returns the row data of a link in the picture; LH_NONE: the row of messages
+ * without a link. */
 static link_row *find_link_row(const picture *p, uint32_t link)
 {
     return &p->links[link == LH_NONE ? p->t->n_links : link];

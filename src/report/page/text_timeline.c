@@ -69,8 +69,8 @@ static uint32_t clamp_column(const screen *s, double column)
     return column >= s->columns ? s->columns - 1 : (uint32_t)column;
 }
 
-/* Adds to sums[column * each] each column's share that lies inside a time
- * interval. */
+/* Adds to sums[column * each], for each text column, the part of the column (0
+ * to 1) that the time interval covers; `each`: numbers per column. */
 static void add_time(const screen *s, double *sums, size_t each,
                      int64_t start_ns, int64_t end_ns)
 {

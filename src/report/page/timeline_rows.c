@@ -11,8 +11,9 @@ typedef struct device_keys {
     uint32_t site_low;
 } device_keys;
 
-/* Compares devices by their datacenter's lowest chunk, the datacenter, their
- * own lowest chunk and number, for qsort(). */
+/* Compares devices for the display order, for qsort(): by their datacenter's
+ * lowest chunk, then datacenter, then their own lowest chunk, then device
+ * number. */
 static int compare_devices(const void *x, const void *y)
 {
     const device_keys *a = x, *b = y;
@@ -53,8 +54,9 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-/* Orders devices and datacenters by a microbatch's path; with `replicas`, a
- * datacenter's devices by number. False on allocation failure. */
+/* Orders datacenters and their devices as a microbatch visits them. `replicas`:
+ * several devices have the same chunk, so a datacenter's devices are ordered by
+ * number. Returns false on allocation failure. */
 static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
                           lhi_timeline_rows *out)
 {

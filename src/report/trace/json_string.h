@@ -6,8 +6,8 @@
 
 #include "base/escape.h"
 
-/* Checks whether longhaul writes a character as \uXXXX in JSON strings; see
- * json_text.h. */
+/* Checks whether longhaul writes character `c` as \uXXXX in JSON strings:
+ * unprintable characters and '<', which is unsafe in HTML. */
 bool lhi_json_is_escaped(uint32_t character);
 /* Appends a JSON string. Invalid UTF-8 counts as a failed allocation; check
  * with lhi_is_utf8() first. */

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Appends JSON with the characters escaped that are unsafe in HTML or
- * unprintable. They occur only in strings, so the JSON need not be parsed. */
+/* Appends JSON text with unprintable characters and '<' (unsafe in HTML)
+ * escaped. They occur only inside strings, so the JSON is not parsed. */
 static void add_escaped(lhi_text *text, const char *json)
 {
     const char *p = json, *run = p, *end = json + strlen(json);
@@ -33,8 +33,9 @@ static int add_to_text(const char *bytes, size_t len, void *text)
     return 0;
 }
 
-/* Adds a value as compact JSON. json_dumps() is unsuitable: if memory for an
- * object's key runs out, it continues without the key (jansson 2.14). */
+/* Appends a value as compact JSON without its first `skip` characters, and
+ * releases it. Does not use json_dumps(), which omits an object's key if memory
+ * runs out (jansson 2.14). */
 static void add_compact(lhi_text *text, json_t *value, size_t skip)
 {
     lhi_text json = {0};

@@ -36,8 +36,8 @@ typedef struct checker {
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...) LHI_PRINTF(4, 5);
 
-/* Fails with a message about element `i` in a part of the trace (passes,
- * messages), with its line if known. */
+/* Fails with a formatted message about element `i` of part `p` (passes,
+ * messages and others) of the trace; names the file line if known. */
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...)
 {

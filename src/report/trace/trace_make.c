@@ -7,7 +7,7 @@
 
 #include <longhaul/experimental/simulate.h>
 
-/* Adds two memory amounts; the sum is limited to the int64_t range, since it is
+/* Returns the sum of two memory amounts, limited to the int64_t range: it is
  * only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {

@@ -52,8 +52,8 @@ static void *append_element(list *l, uint32_t line)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Checks whether a time in microseconds differs from an exact time in ns by
- * more than rounding. */
+/* Checks whether a time in microseconds, as trace viewers read it, differs from
+ * the exact time in ns by more than rounding of the double. */
 static bool differs(double us, int64_t ns)
 {
     return fabs(us * 1000 - (double)ns) > 0.5 + fabs((double)ns) * 4e-16;
@@ -70,8 +70,8 @@ static lh_status check_us(const reader *r, const lhi_node *event,
                         "differs from the %" PRId64 " ns given in args", ns);
 }
 
-/* Fails unless a slice's microseconds, which viewers use, agree with its exact
- * times in ns. */
+/* Fails with LH_EINPUT unless a slice's start and duration in microseconds,
+ * which trace viewers use, agree with its exact times start_ns and end_ns. */
 static lh_status check_slice(const reader *r, const lhi_node *event,
                              const lhi_trace_slice *slice, int64_t start_ns,
                              int64_t end_ns)

@@ -115,7 +115,8 @@ static void begin_instant(writer *w, const char *ph, int64_t ns)
     lhi_text_puts(&w->out, ",");
 }
 
-/* Adds a name's metadata event, such as process_name, for a pid or tid. */
+/* Appends a metadata event `what` ("process_name" or "thread_name") that gives
+ * process `pid`, or its thread `tid`, its name. */
 static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
                      const char *name)
 {
@@ -126,8 +127,8 @@ static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
                                    (json_int_t)tid, "args", "name", name));
 }
 
-/* Adds a metadata event with the position at which viewers show a process or
- * thread. */
+/* Appends a metadata event `what` ("process_sort_index" or "thread_sort_index")
+ * with the position at which viewers show process `pid` or its thread `tid`. */
 static void add_sort_index(writer *w, const char *what, uint32_t pid,
                            uint32_t tid, uint32_t place)
 {
@@ -200,7 +201,9 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 /* Lane kinds. */
 typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
 
-/* Returns the thread number for the first lane in a group (link or device). */
+/* Returns the thread number of the first lane (row of slices without overlaps)
+ * of group `group`: a link's messages, or a device's collectives or copies, by
+ * `kind`. */
 static uint32_t get_first_lane(const writer *w, uint32_t group, lane_kind kind)
 {
     return kind == OF_MESSAGES      ? get_link_tid(w, group)
@@ -366,7 +369,8 @@ static void add_tracks(writer *w)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Ends a slice with its args, the fields of struct `it` by its schema. */
+/* Ends a slice with its args: the fields of the struct at `it`, as schema
+ * `table` describes them. */
 static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {
     lhi_schema_add_text(&w->out, table, it);

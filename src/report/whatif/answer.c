@@ -232,8 +232,8 @@ lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
 
 /* --- controls ------------------------------------------------------------- */
 
-/* Returns the first link in the resource `resource` that counts as a link
- * between datacenters. */
+/* Returns the first link that uses resource `resource` (links that share
+ * bandwidth have one) and connects datacenters; NULL if there is none. */
 static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
 {
     for (uint32_t i = 0; i < p->n_links; i++)
@@ -263,8 +263,9 @@ static void add_site_links(const lh_pipeline *p, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the scheduling methods; "row": whether the schedule table includes the
- * method. */
+/* Appends the JSON list of scheduling methods with descriptions. Member
+ * "row": whether the table of schedules computes the method; false for slow
+ * searches. */
 static void add_methods(lhi_text *out)
 {
     lhi_text_puts(out, ",\n\"methods\":[");
