@@ -33,7 +33,7 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
         lhi_sender_receive_ack(sim, &sim->pairs[packet.pair], &packet);
 }
 
-/* Processes the earliest event of the simulation; its source number tells the
+/* Processes the earliest event of the simulation; its source number gives the
  * kind: packet arrival, host, timers or message start. */
 static void process(lhi_packet_sim *sim)
 {

@@ -66,7 +66,7 @@ typedef struct bound_state {
     device_span *spans; /* per device */
 } bound_state;
 
-/* Returns the number of layers of a chunk. */
+/* Returns how many of the model's layers chunk `chunk` contains. */
 static uint32_t count_layers(const bound_state *b, uint32_t chunk)
 {
     uint32_t first, n;
@@ -81,8 +81,8 @@ static double recompute_cost_per_byte(const lh_cost_op *op)
     return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
 }
 
-/* Sorts the recomputable operations by recomputation time per activation byte
- * that recomputing saves, lowest first. */
+/* Sorts the operations that a layer can recompute by recomputation time per
+ * activation byte saved, lowest first. */
 static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
@@ -134,8 +134,9 @@ static uint32_t list_regions(const bound_state *b, region *out)
     return n;
 }
 
-/* Returns a region that begins at the least sharded gradient and parameter
- * shares that the options allow: it has the least communication. */
+/* Returns a region (ranges of sharding shares) that begins at the smallest
+ * shares of gradients and parameters that the options allow, where
+ * communication is least. */
 static region find_least_traffic_region(const bound_state *b)
 {
     region all[3], least;
@@ -229,8 +230,8 @@ static double count_passes_in_flight(const bound_state *b, uint32_t d,
     return place == INNER ? e : fmin(e, more);
 }
 
-/* Computes every device's memory use without sharding of model state (ZeRO),
- * into b->stages. */
+/* Computes every device's memory use before ZeRO shards any state, into
+ * b->stages: static bytes, and bytes per pass in flight by chunk position. */
 static lh_status compute_stage_memory(bound_state *b, lh_error *err)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -435,8 +436,8 @@ static double compute_hop_ns(const lhi_route *route)
     return (double)(route->transfer_ns + route->latency_ns);
 }
 
-/* Computes the duration of one microbatch forward and backward, without
- * recomputation. */
+/* Computes the time in ns that one microbatch needs for all its forward and
+ * backward passes and messages, without recomputation. */
 static double compute_path_ns(const bound_state *b)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -491,9 +492,9 @@ static void compute_idle_times(const bound_state *b, uint32_t group,
         waits[d] = free_at[d] - work[d];
 }
 
-/* Returns each device's idle time in ns for a first group of `group`
- * microbatches: row `at` of the table, whose rows are ordered by group length.
- * Computes the row at its first use. NULL: `at` is beyond the table. */
+/* Returns each device's idle time before its first backward, in ns, if the
+ * first group has `group` microbatches. `at`: that length's row in the table of
+ * lengths; computed on first use. NULL: the table has no such row. */
 static const double *get_idle_times(const bound_state *b, uint32_t at,
                                     uint32_t group)
 {
@@ -528,8 +529,8 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the work, link and idle times of device `d`, in ns, for sharding
- * shares in region `r` into *s. Leaves out the parts that depend on the first
+/* Computes device `d`'s least work, link and idle times in ns for sharding
+ * shares in region `r`, into *s; without the parts that depend on the first
  * group's length. */
 static void compute_span(const bound_state *b, uint32_t d, const region *r,
                          device_span *s)
@@ -552,8 +553,9 @@ static void compute_span(const bound_state *b, uint32_t d, const region *r,
     }
 }
 
-/* Computes lower bounds on the work, idle and tail times of each device for all
- * settings in region `r`. */
+/* Computes, for sharding shares in region `r`, lower bounds on each device's
+ * work, idle time before its first and time after its last pass, in ns, into
+ * b->spans. */
 static void compute_spans(const bound_state *b, const region *r)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -675,8 +677,8 @@ static lh_status bound_shares(const bound_state *b, double enough_ns,
 
 /* --- complete bound ------------------------------------------------------- */
 
-/* Computes the gather and reduce times of each chunk's sharded state, into
- * b->sharded. */
+/* Computes each chunk's times to gather and reduce its state when it is sharded
+ * over the replicas, into b->sharded. */
 static lh_status find_sharded(bound_state *b, lh_error *err)
 {
     b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
@@ -685,9 +687,9 @@ static lh_status find_sharded(bound_state *b, lh_error *err)
     return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
-/* Computes the lower bound on the makespan of elastic plans (INT64_MAX: no plan
- * fits into memory) and the optimizer and overhead time after it, in ns. Stops
- * early once the bound exceeds freedom->below_ns. */
+/* Computes the lower bound on the makespan over all elastic plans (INT64_MAX:
+ * none fits into memory) and the optimizer and overhead time after the
+ * pipeline, in ns. Stops early once their sum exceeds freedom->below_ns. */
 static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
                                lh_error *err)
 {

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the bit that stands for a sharding mode (ZeRO 1, 2, 3 or mixed) in a
- * bit set of modes. */
+/* Returns the bit that stands for a sharding mode (ZeRO 1, 2, 3 or mixed) in
+ * the bit sets of allowed modes. */
 static uint32_t get_mode_bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;
@@ -37,15 +37,16 @@ lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job)
     return f;
 }
 
-/* Releases a search result's pipeline and schedule. */
+/* Frees the pipeline and schedule of an elastic-plan search result. */
 static void free_result(lhi_elastic_result *r)
 {
     lh_pipeline_free(r->built.pipeline);
     lh_schedule_free(r->schedule);
 }
 
-/* Fills a choice (one plan candidate) from a search result. `method` names the
- * schedule if it is not an elastic plan. */
+/* Fills *choice (a plan candidate of the planner's table) from an elastic-plan
+ * search result. `method`: schedule method of a row that is not an elastic
+ * plan, else NULL. */
 static lh_status fill_choice(const lhi_elastic_result *found,
                              const char *method, lh_choice *choice,
                              lh_error *err)
@@ -87,8 +88,8 @@ lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
     return fill_choice(found, NULL, choice, err);
 }
 
-/* Returns a table row for the layout `like` under schedule `method`, marked as
- * not fitting into memory. */
+/* Returns a plan candidate for the table: the layout of `like` with schedule
+ * `method`, status "does not fit into memory" and unknown times. */
 static lh_choice start_row(const lhi_config *like, const char *method)
 {
     lh_choice row = {.status = LH_CHOICE_MEMORY,
@@ -102,8 +103,8 @@ static lh_choice start_row(const lhi_config *like, const char *method)
     return row;
 }
 
-/* Sets the row's description: `what` and, with offloading, the host memory per
- * GPU and the copy time. */
+/* Sets the table row's description: `what` and, if activations are offloaded,
+ * the host memory per GPU and the time of the copies. */
 static lh_status describe_row(const lhi_elastic_result *r, const char *what,
                               lhi_arena *mem, lh_choice *row, lh_error *err)
 {
@@ -119,15 +120,16 @@ static lh_status describe_row(const lhi_elastic_result *r, const char *what,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Checks whether the caller's callback stops the search; passes it whether any
- * row exists. */
+/* Checks whether the caller's callback asks to stop, and passes it whether the
+ * table has a row. */
 static bool is_stopped(const lhi_elastic_choices *out)
 {
     return out->stopped && out->stopped(out->context, out->n_rows > 0);
 }
 
-/* Searches the best elastic plan of layout `like` restricted to `freedom` and
- * adds it as a row to *out; `what` describes the row. */
+/* Searches the best elastic plan with the degrees of `like` and the options
+ * `freedom`, and adds it, or the reason why there is none, to the table *out;
+ * `what` describes the row. Adds nothing if the search was stopped. */
 static lh_status add_row(const lh_job *job, const lhi_config *like,
                          const lhi_elastic_options *freedom, const char *what,
                          lhi_arena *mem, lhi_elastic_choices *out,
@@ -162,8 +164,9 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     return status;
 }
 
-/* Adds the ablation rows, each without one feature that the job leaves open,
- * and rows with depth-first and breadth-first order. */
+/* Adds to the table the best plans without one feature each (such as unequal
+ * layers, mixed sharding or recomputation, if the job leaves it open), and
+ * depth-first, breadth-first and offloading plans. */
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
@@ -237,9 +240,9 @@ static lh_status run_method(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Adds a row with zero-bubble schedule `z` (its method, placement and chunks
- * per device) on the layout `like`. Tries every recomputation that the job
- * allows and takes the fastest that fits into memory. */
+/* Adds a table row with zero-bubble schedule `z` (method, placement, chunks per
+ * device) on the degrees of `like`: the fastest that fits into memory, over all
+ * recomputation modes that the job allows. */
 static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
                                  const zero_bubble *z, lhi_arena *mem,
                                  lhi_elastic_choices *out, lh_error *err)
@@ -293,8 +296,8 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Adds rows with zero-bubble schedules if the job fixes neither the schedule
- * nor the chunks. */
+/* Adds table rows with the zero-bubble schedules ZB-H1, ZB-H2 and ZB-V on the
+ * best plan's degrees, if the job leaves schedule and chunk count open. */
 static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
                                   lhi_elastic_choices *out, lh_error *err)
 {
@@ -324,8 +327,8 @@ static const char *format_sharding(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Adds the plan of the published planner (PipeMesh) as the first row; the
- * fastest plan follows it. */
+/* Inserts the plan of the published planner (PipeMesh) as the table's first
+ * row; the fastest plan becomes the second. */
 static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
                                    lhi_elastic_choices *out, lh_error *err)
 {
@@ -356,8 +359,8 @@ static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Formats the range of microbatch group sizes: "8 to 64 microbatches". Ignores
- * the last group, which may be shorter. */
+/* Formats an elastic plan's range of group sizes, from the last (smallest) to
+ * the first group: "8 to 64 microbatches". Returns `text`. */
 static const char *format_groups(const lh_plan_elastic *e, char *text,
                                  size_t room)
 {
@@ -369,8 +372,8 @@ static const char *format_groups(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Sets the descriptions: the first row's plan, and for all other rows how much
- * slower they are than it. */
+/* Sets the rows' descriptions: for the first row its groups, sharding and
+ * recomputation; for every other row how much slower it is than the first. */
 static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
                                lh_error *err)
 {
@@ -427,7 +430,8 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Moves the fastest row to the front. */
+/* Swaps the fastest row that offloads nothing to host memory with the table's
+ * first row. */
 static void sort_fastest_first(lhi_elastic_choices *out)
 {
     uint32_t best = 0;

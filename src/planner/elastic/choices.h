@@ -24,26 +24,26 @@ typedef struct lhi_elastic_choices {
     void *context;
 } lhi_elastic_choices;
 
-/* Returns an elastic-plan search's options: the values of sharding,
- * recomputation and chunks that the job leaves open. */
+/* Returns the options for a search of elastic plans: which sharding modes,
+ * recomputation, chunk counts and layer partitions the job leaves open. */
 lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job);
 
-/* Converts a search result to a choice (one plan candidate): times and memory.
- * Rates (tokens, mfu) are left 0. */
+/* Converts an elastic-plan search result to a plan candidate (lh_choice) with
+ * times and memory. Throughput (tokens, mfu) is left 0. */
 lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
                                 lh_choice *choice, lh_error *err);
 
-/* Builds the table rows for an elastic plan: its ablations (the plan without
- * one feature each) and the zero-bubble schedules on its degrees. Takes
- * ownership of `found`, on failure too. Rates are left 0. `out` must be zero
- * except for `stopped` and `published`; with `published`, LH_EINFEASIBLE means
- * that the published planner finds no plan. Texts are in `mem`; release with
- * lhi_elastic_choices_fini(), on failure too. */
+/* Builds the table for elastic plan `found`: the plan, its variants without one
+ * feature each, and zero-bubble schedules on its degrees. Takes over `found`,
+ * also on failure. Throughput is left 0. `out` must be zero except for
+ * `stopped` and `published`; with `published`, LH_EINFEASIBLE means that the
+ * published planner finds no plan. Texts are in `mem`; release with
+ * lhi_elastic_choices_fini(), also on failure. */
 lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
                                    lhi_arena *mem, lhi_elastic_choices *out,
                                    lh_error *err);
 
-/* Releases the results of all rows. */
+/* Frees the pipelines and schedules of all table rows. */
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
 
 #endif

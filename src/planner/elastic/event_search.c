@@ -35,8 +35,8 @@ typedef struct event_search {
     int64_t least_missing; /* bytes missing in the closest plan */
 } event_search;
 
-/* Builds and simulates one plan; *out_ns is its makespan. `again`:
- * recomputation per stage. */
+/* Simulates one elastic plan; *out_ns is its makespan. `again`: per stage, the
+ * recomputation time and the bytes that remain stored. */
 static lh_status simulate_plan(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
                                const lhi_elastic_recompute *again,
@@ -77,9 +77,9 @@ lh_status lh_elastic_event_time(const lh_elastic_case *given,
     return status;
 }
 
-/* Chooses the set of operations that stage `i` recomputes: least recomputation
- * time that fits its memory. Returns false if even recomputing everything does
- * not fit. */
+/* Chooses the operations that stage `i` recomputes, with the least
+ * recomputation time that makes the stage fit the budget. Returns false, and
+ * records the missing bytes, if recomputing everything is not enough. */
 static bool choose_operations(event_search *s, const lh_elastic_case *g,
                               const lh_elastic_plan *plan, uint32_t i)
 {
@@ -128,7 +128,8 @@ static int64_t bound_makespan(const lh_elastic_case *g,
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
-/* Stores the plan and its time as the new best of the search. */
+/* Copies the plan, with each stage's recomputation, and its makespan time_ns as
+ * the best plan so far. */
 static lh_status store_best(event_search *s, const lh_elastic_case *g,
                             const lh_elastic_plan *plan, int64_t time_ns,
                             lh_error *err)
@@ -173,9 +174,9 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
     return LH_OK;
 }
 
-/* Simulates one plan, unless it does not fit into memory or its lower bound or
- * equation 1 shows that it is no faster. Stores it if it is the fastest so
- * far. */
+/* Simulates one plan and stores it if it is the fastest so far. Skips it if it
+ * does not fit into memory, its lower bound is not below the best time, or
+ * PipeMesh's equation 1 puts it far behind. */
 static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
                                const lh_elastic_plan *plan, lh_error *err)
 {
@@ -224,8 +225,8 @@ static lh_status build_subset_table(event_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the plans with queue length `q` (microbatches per group) at all
- * allowed sharding levels. */
+/* Evaluates the plans whose groups have up to `q` microbatches (queue length)
+ * at every allowed sharding level. */
 static lh_status evaluate_queue(event_search *s, uint32_t q, lh_error *err)
 {
     lh_elastic_case g = s->setting->given;
@@ -242,15 +243,16 @@ static lh_status evaluate_queue(event_search *s, uint32_t q, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether queue length `q` is simulated. With more than 128
- * microbatches, only the shortest queue of each group count is. */
+/* Checks whether queue length `q` (microbatches per group) is to be simulated.
+ * With more than 128 microbatches, only the shortest queue for each number of
+ * groups is. */
 static bool is_candidate_queue(const lh_elastic_case *g, uint32_t q)
 {
     return g->microbatches <= 128 || q == g->stages ||
            lhi_elastic_count_groups(g, q - 1) != lhi_elastic_count_groups(g, q);
 }
 
-/* Checks whether the caller's callback stops the search; passes it whether a
+/* Checks whether the caller's callback asks to stop, and passes it whether a
  * plan has been found. */
 static bool is_stopped(const event_search *s)
 {
@@ -258,8 +260,9 @@ static bool is_stopped(const event_search *s)
     return set->stopped && set->stopped(set->context, s->out->plan != NULL);
 }
 
-/* Searches all allowed queue lengths of one setting (chunk count and its
- * times), longest first, after the published planner's choice. */
+/* Searches one setting (chunk count with its times) of elastic plans: first the
+ * published planner's choice, then all allowed queue lengths (microbatches per
+ * group), longest first. */
 static lh_status search_setting(event_search *s, lh_error *err)
 {
     if (is_stopped(s))
@@ -295,7 +298,8 @@ static lh_status search_setting(event_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fails with the reason why no plan fits into memory. */
+/* Fails with LH_EINFEASIBLE and the reason: too few microbatches, stopped
+ * early, or the bytes by which the smallest plan exceeds memory. */
 static lh_status fail_infeasible(const event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;

@@ -21,14 +21,15 @@ enum {
     MAX_PASSES = 100000,
 };
 
-/* Checks whether the job requests elastic schedules. */
+/* Checks whether the job's key for the schedule names the elastic schedule. */
 static bool is_requested(const lh_job *job)
 {
     return lhi_schedule_requested(job) == LHI_REQUEST_METHOD &&
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
 }
 
-/* Returns the largest number of chunks per device that the search evaluates. */
+/* Returns the largest number of chunks per device for which the search looks
+ * for elastic plans with the degrees of `like`. */
 static uint32_t compute_max_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;
@@ -68,9 +69,10 @@ static bool may_continue(lh_status status)
     return status == LH_OK || lhi_method_is_inapplicable(status);
 }
 
-/* Searches one configuration's fastest elastic plan at every sharding level,
- * with and without recomputation. The event search assumes equal stages, so its
- * fastest plan need not be the fastest on the layout's own stages. */
+/* Searches one configuration's fastest elastic plan at every allowed sharding
+ * level, with and without recomputation, into *out. Needed because the event
+ * search assumes equal stages: its fastest plan over all levels need not be the
+ * fastest on the real stages. */
 static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
                                     const lhi_elastic_options *freedom,
                                     lhi_arena *mem, lhi_elastic_result *out,
@@ -116,15 +118,17 @@ typedef struct layout_trial {
     int64_t least_ns;        /* or the least lower bound so far, iteration */
 } layout_trial;
 
-/* Returns the chunks per device that the job requires; 0: any number. */
+/* Returns the chunks per device that the options or else the job require; 0:
+ * any number. */
 static uint32_t count_required_chunks(const layout_trial *t)
 {
     return t->freedom->chunks ? t->freedom->chunks
                               : t->job->layout.chunks_per_device;
 }
 
-/* Returns the ZeRO-1 configuration with M chunks per device and `layers` per
- * chunk, from which elastic plans start; *plain is its job. */
+/* Returns the configuration, with M chunks per device, ZeRO-1 and layer
+ * partition `layers` (NULL: even), whose pipeline elastic plans modify; *plain:
+ * the job with ZeRO-1. */
 static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
                                     const uint32_t *layers, lh_job *plain)
 {
@@ -142,9 +146,9 @@ static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
     return config;
 }
 
-/* Fails with LH_EINFEASIBLE if lower bounds prove that no plan of this shape
- * (chunk count and layers) is faster than the best so far and the caller's
- * limit. */
+/* Fails with LH_EINFEASIBLE if a lower bound proves that no elastic plan with
+ * this chunk count and layer partition beats the best one so far and the
+ * caller's limit. */
 static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
                               const lhi_config *config, lh_error *err)
 {
@@ -170,8 +174,8 @@ static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
     return LH_OK;
 }
 
-/* Searches one shape (M chunks per device, `layers` per chunk) and stores its
- * plan if it is the fastest so far. */
+/* Searches elastic plans with M chunks per device and layer partition `layers`
+ * (NULL: even), unless a bound excludes them, and stores the fastest so far. */
 static lh_status search_shape(void *context, uint32_t M, const uint32_t *layers,
                               lh_error *err)
 {
@@ -206,8 +210,8 @@ static lh_status count_published_chunks(const layout_trial *t, uint32_t *out,
     return LH_OK;
 }
 
-/* Evaluates the plan that the published planner (PipeMesh) chooses for this
- * layout. */
+/* Builds and simulates the elastic plan that the published planner (PipeMesh)
+ * chooses for this layout, into the trial's result. */
 static lh_status evaluate_published(const layout_trial *t, lh_error *err)
 {
     uint32_t M;
@@ -220,9 +224,9 @@ static lh_status evaluate_published(const layout_trial *t, lh_error *err)
 
 /* --- search --------------------------------------------------------------- */
 
-/* Improves the fastest plan by hill climbing over longer and shorter queues.
- * The event search assumes equal stages, so its best queue length need not be
- * the best on this layout. */
+/* Improves the fastest plan by hill climbing over its queue length
+ * (microbatches per group). The event search assumes equal stages, so its best
+ * queue length need not be the best on this layout. */
 static lh_status improve_queue(const layout_trial *given, lh_error *err)
 {
     static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
@@ -251,11 +255,10 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
     return LH_OK;
 }
 
-/* Returns a layer partition with `less` layers fewer in each stage's first
- * chunk. The gather before that chunk's first pass and the scatter after its
- * last pass are exposed, so fewer layers there may be faster. The layers move
- * to other chunks of the stage, one each: to the last ones, or with `early` to
- * the next ones. */
+/* Returns a layer partition whose first chunk on each stage has `less` layers
+ * fewer: its gather and scatter are exposed, so fewer layers there may be
+ * faster. The layers go to other chunks of the stage, one each: the last ones
+ * or, if `early`, the next ones. In `mem`; NULL on allocation failure. */
 static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
                                   uint32_t M, uint32_t less, bool early,
                                   lhi_arena *mem)
@@ -270,9 +273,9 @@ static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
     return list;
 }
 
-/* Calls `visit` for the shapes (numbers of layers per chunk) with M chunks per
- * device whose first chunk on each stage is smaller. Requires layers that
- * divide evenly. */
+/* Calls `visit` for the layer partitions with M chunks per device in which each
+ * stage's first chunk is smaller. Does nothing unless the layers divide evenly
+ * by the chunks. */
 static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
                                      shape_visitor *visit, lh_error *err)
 {
@@ -294,9 +297,9 @@ static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
     return LH_OK;
 }
 
-/* Calls `visit` for every chunk count with layers as even as possible. Above
- * MAX_UNEVEN_CHUNKS chunks per device, only for counts that divide the layers
- * evenly: otherwise the longest chunk determines the time. */
+/* Calls `visit` for every allowed chunk count with an even layer partition.
+ * Counts above MAX_UNEVEN_CHUNKS must divide the layers evenly: otherwise the
+ * longest chunk determines the time. */
 static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
                                    lh_error *err)
 {
@@ -312,15 +315,16 @@ static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
     return LH_OK;
 }
 
-/* Checks whether M chunks per device may have uneven layer counts. */
+/* Checks whether the options allow M chunks per device with unequal numbers of
+ * layers. */
 static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
 {
     uint32_t want = count_required_chunks(t);
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
-/* Searches the shapes (chunk count and layers per chunk) whose chunks have
- * unequal layer counts. */
+/* Searches elastic plans on all allowed chunk counts with layer partitions
+ * whose first chunks are smaller. */
 static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 {
     for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
@@ -329,9 +333,9 @@ static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
     return LH_OK;
 }
 
-/* Searches again with the best queue length so far: on other chunk counts and
- * on shapes with unequal layers per chunk; then searches the latter with any
- * queue length. */
+/* Searches other chunk counts and uneven layer partitions with the best queue
+ * length so far (microbatches per group), then uneven partitions with any queue
+ * length. */
 static lh_status retry_best_queue(layout_trial *t, lh_error *err)
 {
     lhi_elastic_options same = *t->freedom;
@@ -387,8 +391,9 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
 
 /* --- bounds --------------------------------------------------------------- */
 
-/* Lowers the layout's bound to this shape's lower bound (M chunks per device,
- * `layers` per chunk) if that is lower. */
+/* Lowers the layout's bound to that of the plans with M chunks per device and
+ * layer partition `layers`, if that is lower; a callback for
+ * visit_even_shapes(). */
 static lh_status update_layout_bound(void *context, uint32_t M,
                                      const uint32_t *layers, lh_error *err)
 {

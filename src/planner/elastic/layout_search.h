@@ -54,17 +54,19 @@ typedef struct lhi_elastic_result {
     uint64_t work; /* search work, about microseconds */
 } lhi_elastic_result;
 
-/* Checks whether elastic plans apply to this job and layout. */
+/* Checks whether elastic plans are possible for this job and layout: the
+ * training framework and requested schedule, sharding over replicas, and enough
+ * microbatches. */
 bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config);
 
 /* Checks whether the job requires an elastic plan if one exists, even when
  * other schedules are faster. */
 bool lhi_elastic_is_required(const lh_job *job);
 
-/* Finds the fastest elastic plan with the degrees, microbatch size and
- * outermost parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: none
- * exists; `err` has the reason. Release out->built.pipeline and out->schedule.
- */
+/* Finds the fastest elastic plan (microbatch groups, sharding, recomputation)
+ * with the degrees, microbatch size and outermost parallelism of `like`.
+ * LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err` has the reason. Release
+ * out->built.pipeline and out->schedule. */
 lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
                                     const lhi_elastic_options *freedom,
                                     lhi_arena *mem, lhi_elastic_result *out,

@@ -16,8 +16,8 @@
 
 /* --- inputs --------------------------------------------------------------- */
 
-/* Returns a number for the fused matrix product (query, key and value; up and
- * gate) that an operation belongs to; 0: a product of its own. */
+/* Returns the number (1 or more) of the fused matrix product (such as query,
+ * key and value) that contains operation `name`; 0: none. */
 static int find_matrix_product(const char *name)
 {
     static const char *const parts[][4] = {
@@ -33,7 +33,7 @@ static int find_matrix_product(const char *name)
 
 /* Adds operation `op` to the list of operations that can be recomputed.
  * Projections of one fused matrix product (query, key and value; up and gate)
- * become one entry. */
+ * share one entry with summed work and bytes. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
     int product = find_matrix_product(op->name);
@@ -76,7 +76,7 @@ double lhi_elastic_expert_replicas(const lh_layout *layout)
 }
 
 /* Returns the share of a chunk's weights and gradients that a device keeps when
- * everything is sharded over its replicas. */
+ * ZeRO shards all of them over its replicas; experts have fewer replicas. */
 static double compute_kept_share(const lh_layout *l, const lh_cost *cost)
 {
     double replicas = (double)l->data * l->context;
@@ -170,8 +170,8 @@ static int64_t compute_buffer_bytes(const lhi_config *config,
 
 /* --- recomputation -------------------------------------------------------- */
 
-/* Returns the plan's list of layers that recompute the operation `name`; NULL:
- * not recomputed. */
+/* Returns the plan's entry for recomputed operation `name`, which lists the
+ * number of layers by chunk; NULL: not recomputed. */
 static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
                                           const char *name)
 {
@@ -181,9 +181,10 @@ static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
     return NULL;
 }
 
-/* Finds the plan's list of layers that recompute operation `kind`; NULL: not
- * recomputed. Adds the names found to *n_known. LH_EINPUT: operations of one
- * fused matrix product have different lists. */
+/* Finds the plan's entry for operation `kind`, which lists in how many layers
+ * of each chunk it is recomputed; *out is NULL if it is not. Adds the names
+ * found to *n_known. LH_EINPUT: parts of one fused matrix product have
+ * different lists. */
 static lh_status find_row_of_kind(const lhi_elastic_context *g,
                                   const lh_plan_elastic *plan, uint32_t kind,
                                   uint32_t *n_known,
@@ -213,8 +214,9 @@ static lh_status find_row_of_kind(const lhi_elastic_context *g,
     return LH_OK;
 }
 
-/* Sets rows[kind] to the plan's list of layers that recompute each operation.
- * LH_EINPUT: the plan names an unknown operation. */
+/* Sets rows[kind] to the plan's entry for each operation that can be
+ * recomputed: in how many layers of each chunk it is; NULL: in none. LH_EINPUT:
+ * the plan names an unknown operation. */
 static lh_status find_rows(const lhi_elastic_context *g,
                            const lh_plan_elastic *plan,
                            const lh_plan_recomputed **rows, lh_error *err)
@@ -234,9 +236,9 @@ static lh_status find_rows(const lhi_elastic_context *g,
 
 /* --- pipeline ------------------------------------------------------------- */
 
-/* Adds offloading of activations to chunk `c`: passes last at least as long as
- * the copy to or from host memory. Device memory keeps two copy buffers instead
- * of the offloaded bytes. */
+/* Adds offloading of activations to chunk `c`: its passes last at least as long
+ * as the copy to or from host memory. Device memory holds two copy buffers
+ * instead of the offloaded bytes. */
 static void add_offloading(const lhi_elastic_context *g, uint32_t c,
                            lh_chunk *chunk)
 {
@@ -253,8 +255,9 @@ static void add_offloading(const lhi_elastic_context *g, uint32_t c,
     chunk->mem_static += 2 * most;
 }
 
-/* Computes the activation bytes per microbatch that recomputation drops on
- * chunk `c`. */
+/* Computes the activation bytes per microbatch that chunk `c` does not store
+ * because it recomputes them. `rows`: per operation, in how many layers of each
+ * chunk it is recomputed. */
 static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
                                      const lh_plan_recomputed *const *rows,
                                      uint32_t c)
@@ -266,8 +269,9 @@ static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
     return lhi_min_int64(dropped, g->plain->chunks[c].mem_f);
 }
 
-/* Returns the activation bytes of one layer on device `d`, which is resident in
- * full while it is recomputed; 0 without recomputation. */
+/* Returns the activation bytes of one layer, which are all resident on device
+ * `d` while the layer is recomputed; 0 if the device recomputes nothing.
+ * `rows`: per operation, in how many layers of each chunk it is recomputed. */
 static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
                                         const lh_plan_recomputed *const *rows,
                                         uint32_t d)
@@ -280,7 +284,9 @@ static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
     return dropped > 0 ? whole : 0;
 }
 
-/* Fills chunk `c` with the plan's recomputation and sharding. */
+/* Fills chunk `c` of an elastic plan's pipeline: the ZeRO-1 chunk with
+ * recomputation time, fewer stored activations, offloading and sharded
+ * state. */
 static void fill_chunk(const lhi_elastic_context *g,
                        const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
@@ -338,9 +344,8 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     return status;
 }
 
-/* Returns `config` with ZeRO-1 in place of its elastic plan. The elastic plan's
- * pipeline is built by changing this configuration's pipeline. Sets *plain to
- * the job with the returned configuration. */
+/* Returns `config` with ZeRO-1 in place of its elastic plan, whose pipeline the
+ * elastic plan's pipeline modifies. *plain: the job with that configuration. */
 static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
                                     lh_job *plain)
 {
@@ -352,8 +357,8 @@ static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
     return own;
 }
 
-/* Replaces the ZeRO-1 pipeline in *built by the one with the plan's groups,
- * sharded shares and recomputed operations. */
+/* Replaces the ZeRO-1 pipeline in *built by the elastic plan's: with its
+ * microbatch groups, sharded shares and recomputed operations. */
 static lh_status rebuild_pipeline(const lh_job *plain, const lhi_config *own,
                                   const lh_plan_elastic *plan, lhi_arena *mem,
                                   lhi_built_layout *built, lh_error *err)
@@ -400,8 +405,8 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
 
 /* --- memory breakdown ----------------------------------------------------- */
 
-/* Corrects the memory part *part by the missing bytes *missing: reduces both by
- * the smaller of the two. */
+/* Reduces a device's memory part *part, and the bytes *missing by which the
+ * parts exceed the total, by the smaller of the two. */
 static void take_missing(int64_t *missing, int64_t *part)
 {
     int64_t taken = *missing < *part ? *missing : *part;
@@ -409,9 +414,9 @@ static void take_missing(int64_t *missing, int64_t *part)
     *part -= taken;
 }
 
-/* Makes the memory parts add up to the total: unattributed bytes count as
- * transient memory. If a profile measured less state than sharding removes, the
- * other parts shrink too. */
+/* Makes a device's memory parts add up to its static memory: surplus bytes
+ * count as transient memory. If the parts exceed the total, because a profile
+ * measured less state, they shrink. */
 static void balance_parts(const lh_pipeline *p, lh_plan_memory *part)
 {
     int64_t left = 0, missing;

@@ -20,7 +20,8 @@ typedef struct lhi_elastic_kinds {
     uint32_t n;
 } lhi_elastic_kinds;
 
-/* Lists the operations of a layer that can be recomputed. */
+/* Lists the operations of a typical layer (in the middle of the model) that the
+ * backward pass can recompute, with time and bytes saved. */
 lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
                                  lhi_elastic_kinds *out, lh_error *err);
 
@@ -85,9 +86,9 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,
 lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
                               lhi_built_layout *out, lh_error *err);
 
-/* Computes each device's memory parts under an elastic plan, like
- * lhi_layout_memory(); `pipeline` is the elastic plan's. The transient memory
- * of a pass includes one layer under recomputation. */
+/* Computes each device's memory parts under an elastic plan, parts[device], as
+ * lhi_layout_memory() does without one; `pipeline` is the elastic plan's.
+ * Transient memory includes one layer under recomputation. */
 lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
                              const lh_plan_elastic *plan,
                              const lh_pipeline *pipeline, lh_plan_memory *parts,

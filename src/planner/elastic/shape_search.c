@@ -53,8 +53,8 @@ static double find_host_rate(const lh_job *job)
     return least;
 }
 
-/* Returns the inputs for lhi_elastic_build_plan_pipeline(), borrowed from the
- * search state. */
+/* Returns the inputs of lhi_elastic_build_plan_pipeline() for the search's
+ * layout; they borrow from the search state. */
 static lhi_elastic_context make_context(const shape_search *s)
 {
     return (lhi_elastic_context){.job = s->job,
@@ -67,31 +67,30 @@ static lhi_elastic_context make_context(const shape_search *s)
                                  .host_bytes_per_s = s->host_bytes_per_s};
 }
 
-/* Returns the part of `bytes` of activations that is offloaded
- * to host memory.
- */
+/* Returns the part of `bytes` of activations that is copied to host memory, at
+ * the offloaded share that the search currently tries. */
 static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
 {
     lhi_elastic_context ground = make_context(s);
     return lhi_elastic_offloaded_bytes(&ground, bytes);
 }
 
-/* Returns the copy time of `bytes` of activations to the host, in ns. */
+/* Returns the time to copy `bytes` of activations to host memory, in ns. */
 static int64_t compute_copy_ns(const shape_search *s, int64_t bytes)
 {
     lhi_elastic_context ground = make_context(s);
     return lhi_elastic_offload_copy_ns(&ground, bytes);
 }
 
-/* Returns the copy time of the offloaded part of `bytes` of
- * activations, in ns.
- */
+/* Returns the time, in ns, to copy to host memory the part of `bytes` of
+ * activations that the current offloaded share selects. */
 static int64_t estimate_transfer_ns(const shape_search *s, int64_t bytes)
 {
     return compute_copy_ns(s, compute_offloaded_bytes(s, bytes));
 }
 
-/* Lists the operations that can be recomputed into s->kinds. */
+/* Lists the operations of a layer that can be recomputed into s->kinds; none if
+ * the options exclude recomputation. */
 static lh_status find_kinds(shape_search *s, lh_error *err)
 {
     s->kinds.n = 0;
@@ -100,8 +99,8 @@ static lh_status find_kinds(shape_search *s, lh_error *err)
     return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
 }
 
-/* Sums value(chunk) over each device's chunks. Returns the largest sum of any
- * device divided by the chunks per device, rounded up. */
+/* Returns the largest mean of value(chunk) over a device's chunks, rounded up,
+ * of all devices. */
 static int64_t compute_max_per_chunk(const shape_search *s,
                                      int64_t (*value)(const lh_chunk *))
 {
@@ -153,8 +152,9 @@ static int64_t find_slowest_hop_ns(const lh_pipeline *p)
     return most;
 }
 
-/* Lists the operations that can be recomputed in a chunk with the most layers,
- * and computes its activation bytes that belong to no operation. */
+/* Fills s->ops with the operations that a chunk with the most layers can
+ * recompute, one entry for each layer, and computes the chunk's activation
+ * bytes that belong to none of them. */
 static lh_status list_ops(shape_search *s, lh_error *err)
 {
     int64_t stored = compute_max_per_chunk(s, get_activation_bytes), listed = 0,
@@ -183,8 +183,8 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the event search's input with equal stages: times of the slowest stage,
- * memory of the fullest one. */
+/* Fills s->given, the event search's input, which assumes equal stages: each
+ * has the times of the slowest and the memory of the fullest stage. */
 static lh_status fill_case(shape_search *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
@@ -229,9 +229,9 @@ static lh_status fill_case(shape_search *s, lh_error *err)
 
 /* --- the layout's own pipeline -------------------------------------------- */
 
-/* Counts the layers that recompute operation `k` in a chunk of n_layers layers
- * on stage `d`. Scales the count that plan `best` has for the largest chunk,
- * rounded up. */
+/* Returns how many of the n_layers layers in a chunk on stage `d` recompute
+ * operation `k`: the number that plan `best` has for the largest chunk, scaled
+ * and rounded up. */
 static uint32_t count_recomputed_layers(const shape_search *s,
                                         const lh_elastic_search_result *best,
                                         uint32_t d, uint32_t k,
@@ -259,8 +259,8 @@ static int64_t find_max_offloaded_bytes(const shape_search *s)
     return most;
 }
 
-/* Converts the groups, sharded shares and buckets of a search plan to the form
- * in plan files; borrows the groups. */
+/* Converts an event-search plan's groups, sharded shares and bucket numbers to
+ * a plan file's form; borrows the groups. */
 static lh_plan_elastic make_shares(const shape_search *s,
                                    const lh_elastic_plan *plan)
 {
@@ -278,8 +278,8 @@ static lh_plan_elastic make_shares(const shape_search *s,
 
 /* --- plan details --------------------------------------------------------- */
 
-/* Lists in how many layers of each chunk operation `k` is recomputed, in *out;
- * *sum: layers over all chunks. */
+/* Allocates *out[chunk], in how many layers of each chunk plan `best`
+ * recomputes operation `k`; *sum: their total. */
 static lh_status list_layers(const shape_search *s,
                              const lh_elastic_search_result *best, uint32_t k,
                              lhi_arena *mem, const uint32_t **out,
@@ -299,8 +299,9 @@ static lh_status list_layers(const shape_search *s,
     return LH_OK;
 }
 
-/* Fills the elastic part of a plan file (groups, shares, recomputed operations)
- * from the search result. */
+/* Converts an event-search result to a plan file's description of the
+ * elastic plan: groups, sharded shares and recomputed operations; allocated
+ * in `mem`. */
 static lh_status describe_result(const shape_search *s,
                                  const lh_elastic_search_result *best,
                                  lhi_arena *mem, const lh_plan_elastic **out,
@@ -336,7 +337,8 @@ static lh_status describe_result(const shape_search *s,
     return LH_OK;
 }
 
-/* Builds the pipeline of the best elastic plan found so far. */
+/* Builds the pipeline of elastic plan `best`, an event-search result, on the
+ * layout's real stages. */
 static lh_status make_pipeline(const shape_search *s,
                                const lh_elastic_search_result *best,
                                lh_pipeline **out, lh_error *err)
@@ -393,8 +395,8 @@ typedef struct stop_context {
     const lhi_elastic_result *out;
 } stop_context;
 
-/* Checks whether the caller's callback stops the search; passes it whether a
- * schedule has been found. `works`: this search has one. */
+/* Checks whether the caller's callback asks to stop, and passes it whether a
+ * plan has been found. `works`: the running event search has found one. */
 static bool is_stopped(void *context, bool works)
 {
     const stop_context *a = context;
@@ -409,9 +411,9 @@ static uint64_t estimate_simulation_work(const shape_search *s, uint32_t n)
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
 }
 
-/* Computes the plan that PipeMesh's planner chooses within `budget` bytes, in
- * the form of an event search result: all stages recompute the same operations.
- */
+/* Computes PipeMesh's planner's choice within `budget` bytes per device
+ * (*choice) and its form as an event-search result (*out), in which all stages
+ * recompute the same operations. */
 static lh_status choose_published(const shape_search *s, int64_t budget,
                                   lh_elastic_choice **choice,
                                   lh_elastic_search_result *out, lh_error *err)
@@ -437,9 +439,9 @@ static lh_status choose_published(const shape_search *s, int64_t budget,
     return LH_OK;
 }
 
-/* Finds the best plan within one memory budget, by the event search or the
- * published planner, then builds and simulates it. `budget`: bytes per device;
- * *missing: bytes by which the built plan exceeds a device's memory. */
+/* Finds the best elastic plan within `budget` bytes per device, by the event
+ * search or the published planner; then builds and simulates it on the real
+ * stages. *missing: bytes by which it exceeds a device's memory. */
 static lh_status evaluate_budget(shape_search *s, int64_t budget,
                                  lhi_arena *mem, lhi_elastic_result *out,
                                  int64_t *missing, lh_error *err)
@@ -473,8 +475,8 @@ static lh_status evaluate_budget(shape_search *s, int64_t budget,
     return status;
 }
 
-/* Searches with the device's memory as budget, and with smaller budgets as long
- * as the built plan does not fit. */
+/* Searches elastic plans with the device memory as budget. While the plan built
+ * on the real stages does not fit, repeats it with a smaller budget. */
 static lh_status search_budgets(shape_search *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
@@ -495,8 +497,8 @@ static lh_status search_budgets(shape_search *s, lhi_arena *mem,
     return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
 }
 
-/* Searches with every share of activations to offload. A smaller share is not
- * always faster: it may need more sharding. */
+/* Searches elastic plans with every share of activations to offload to host
+ * memory. A smaller share is not always faster: it may need more sharding. */
 static lh_status search_offload_shares(shape_search *s, lhi_arena *mem,
                                        lhi_elastic_result *out, lh_error *err)
 {
