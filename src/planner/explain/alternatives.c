@@ -34,8 +34,8 @@ typedef struct alternative_search {
     uint64_t passes; /* passes simulated so far */
 } alternative_search;
 
-/* Checks whether two choices differ in layout dimension `d` (tensor degree,
- * placement, ...). */
+/* Checks whether two plan candidates differ in the value of layout dimension
+ * `d` (tensor degree, placement, schedule and others). */
 static bool differs_in_dimension(lhi_dimension d, const lh_choice *a,
                                  const lh_choice *b)
 {
@@ -46,9 +46,10 @@ static bool differs_in_dimension(lhi_dimension d, const lh_choice *a,
     return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
 }
 
-/* Copies choice `c` into *out with a value of dimension `d` that differs from
- * the plan's, if the dimension has no effect on `c`. Returns false if it has
- * one, or if the job or the target program allows no other value. */
+/* Copies plan candidate `c` into *out with a value of dimension `d` (ZeRO stage
+ * or sharding) other than the plan's, if `d` does not change `c`'s result.
+ * Returns false if it does, or if the job or target program allows no other
+ * value. */
 static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
                                   const lh_choice *c, lh_choice *out)
 {
@@ -75,8 +76,8 @@ static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
     return false;
 }
 
-/* Checks whether choice `c` could be the plan of a job that forbids the plan's
- * value of dimension `d`. */
+/* Checks whether plan candidate `c` could be the plan of a job that forbids the
+ * plan's value of dimension `d`. */
 static bool is_alternative(const alternative_search *r, lhi_dimension d,
                            const lh_choice *c)
 {
@@ -93,8 +94,8 @@ bool lhi_dimension_is_known(const char *name)
     return false;
 }
 
-/* Returns a choice's objective value (time in ns, or cost), or its lower bound
- * if it was not simulated; INT64_MAX: unknown. */
+/* Returns a plan candidate's objective value (time in ns, or cost) or, if it
+ * was not simulated, its lower bound; INT64_MAX: unknown. */
 static int64_t get_objective(const alternative_search *r, const lh_choice *c)
 {
     if (c->status == LH_CHOICE_OK)
@@ -113,8 +114,9 @@ static bool is_better(const alternative_search *r, const lh_choice *a,
            (!b || get_objective(r, a) < get_objective(r, b));
 }
 
-/* Returns the alternative for dimension `d` with the least objective value or
- * bound; `simulated`: ignores choices that only have a bound. */
+/* Returns the alternative (plan candidate with another value of dimension `d`
+ * than the plan) with the least objective value or bound. If `simulated`,
+ * ignores candidates that only have a bound. */
 static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
                              bool simulated)
 {
@@ -210,7 +212,9 @@ static bool is_quick_result(const alternative_search *r, lhi_dimension d,
     return false;
 }
 
-/* Formats the text that explains an alternative, into c->why. */
+/* Formats the text that explains alternative `c` in the table into c->why: its
+ * difference to the plan in per cent, and whether it is simulated, bounded or
+ * the best found. `it`: the alternative's entry. */
 static lh_status format_reason(const alternative_search *r,
                                const lh_plan_dimension_alternative *it,
                                lh_choice *c, lh_error *err)
@@ -247,8 +251,8 @@ static uint64_t count_passes(const lh_choice *c)
            c->microbatches * 3;
 }
 
-/* Simulates an alternative that only has a lower bound, and stores its time in
- * *slot. */
+/* Simulates alternative *slot, which only has a lower bound, and stores its
+ * result there. */
 static lh_status simulate_alternative(alternative_search *r, lh_choice *slot,
                                       lh_error *err)
 {
@@ -268,8 +272,9 @@ static lh_status simulate_alternative(alternative_search *r, lh_choice *slot,
                : LH_OK;
 }
 
-/* Finds the best alternative for dimension `d`, in *least. Layouts whose lower
- * bound is below every simulated time are simulated first. */
+/* Finds the best alternative for dimension `d` into *least: simulates the one
+ * with the least bound until the least one is simulated, or the work limit is
+ * reached. */
 static lh_status find_best(alternative_search *r, lhi_dimension d,
                            lh_choice **least, lh_error *err)
 {
@@ -296,8 +301,9 @@ static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
         lhi_unexplored_bound_other_values(r->unexplored, d, &own));
 }
 
-/* Adds the plan itself with another ZeRO stage as an equal alternative, if the
- * stage has no effect. Sharding without effect is not listed. */
+/* Adds the plan itself with another ZeRO stage to the list `runners`, as an
+ * alternative of equal time, if the ZeRO stage has no effect. Does nothing for
+ * sharding without effect. */
 static lh_status add_equal(alternative_search *r, lhi_dimension d,
                            lh_plan_dimension_alternative *runners,
                            lh_error *err)
@@ -323,7 +329,9 @@ static lh_status add_equal(alternative_search *r, lhi_dimension d,
     return LH_OK;
 }
 
-/* Adds the best alternative for layout dimension `d` to `runners`. */
+/* Adds the best plan with another value of layout dimension `d` to the list of
+ * alternatives, `runners`, with a bound on all others; adds nothing if none is
+ * known. */
 static lh_status add_alternative(alternative_search *r, lhi_dimension d,
                                  lh_plan_dimension_alternative *runners,
                                  lh_error *err)

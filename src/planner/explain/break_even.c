@@ -86,8 +86,9 @@ static bool is_late(const sensitivity_search *f)
 
 /* --- one plan ------------------------------------------------------------- */
 
-/* Plans the job by a quick search; *best is its plan without pipeline and
- * schedule, which join the pool. Only plans faster than cutoff_ns count. */
+/* Plans the job by a quick search; *best is its plan's layout and times. Its
+ * pipeline and schedule join the pool f->quick. Plans of cutoff_ns or longer
+ * may be missed. */
 static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
                               int64_t cutoff_ns, lhi_arena *mem,
                               lh_choice *best, lh_error *err)
@@ -104,9 +105,9 @@ static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
     return status;
 }
 
-/* Plans the job by a full search as for --what-if, but without optimal
- * schedules. All these searches together have about as much work as the plan's
- * own search. Only plans faster than cutoff_ns count. */
+/* Plans the job by a full search, as for --what-if, but without optimal
+ * schedules. All these searches together do about as much work as the plan's
+ * own search. Plans of cutoff_ns or longer may be missed. */
 static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
                             int64_t cutoff_ns, lhi_arena *mem, lh_choice *best,
                             lh_error *err)
@@ -141,7 +142,8 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Builds the job with the examined link quantity scaled by `factor`. */
+/* Builds a copy of the job in which the examined quantity (latency or bandwidth
+ * of one or all links) is scaled by `factor`. */
 static lh_status change_job(sensitivity_search *f, double factor,
                             lhi_arena *mem, lh_job **out, lh_error *err)
 {
@@ -171,7 +173,9 @@ static void keep_better(const sensitivity_search *f, const lh_choice *choice,
         *best = *choice;
 }
 
-/* Adds the result of a quick or full search. */
+/* Records a search result in *all, the best results at one scale factor, which
+ * are kept apart: of the plan's own layout, of full searches (`full`), and of
+ * quick searches. */
 static void add_result(const sensitivity_search *f, const lh_choice *choice,
                        bool full, known_best *all)
 {
@@ -180,7 +184,8 @@ static void add_result(const sensitivity_search *f, const lh_choice *choice,
     keep_better(f, choice, own ? &all->own : full ? &all->full : &all->quick);
 }
 
-/* Adds the plans of a pool, in their own pass orders on `job`. */
+/* Evaluates the plans of a pool, with their own pass orders, on `job` and
+ * records the results in *all, the best results at one scale factor. */
 static lh_status add_pool(sensitivity_search *f, const lhi_found_plans *pool,
                           const lh_job *job, lhi_arena *mem, known_best *all,
                           lh_error *err)
@@ -199,8 +204,9 @@ static lh_status add_pool(sensitivity_search *f, const lhi_found_plans *pool,
     return LH_OK;
 }
 
-/* Sets the choice of a point to the best of all plans. Layouts that full
- * searches found must be better than the plan's by more than the margin. */
+/* Sets point p's best plan from the best results `all`. Layouts from full
+ * searches only win if they beat the plan's own by more than the margin.
+ * p->same: the plan's own layout wins. */
 static void choose(const sensitivity_search *f, const known_best *all, point *p)
 {
     const double margin = f->plan->sensitivity->margin;
@@ -216,9 +222,9 @@ static void choose(const sensitivity_search *f, const known_best *all, point *p)
     p->best = p->same ? all->own : other;
 }
 
-/* Compares the plan's own layout with all plans found so far, with the link
- * quantity scaled by p->factor, and with that of a search if `search` is set.
- * p->same: the plan's own layout is still the best. */
+/* Finds the best plan with the examined quantity scaled by p->factor, among all
+ * plans found so far and, if `search`, by a new search. p->same: the plan's own
+ * layout is still the best. */
 static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
                                 bool search, lh_error *err)
 {
@@ -249,9 +255,9 @@ static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
     return LH_OK;
 }
 
-/* Evaluates the point at `factor` and keeps its choice. `search`: plans the job
- * where no known plan is better than the plan's layout; `full`: by a full
- * search instead of a quick one. */
+/* Evaluates the job with the examined quantity scaled by `factor`, into *out,
+ * whose plan is kept. `search`: also searches if no known plan beats the plan's
+ * layout; `full`: by a full search instead of a quick one. */
 static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
                                 bool search, point *out, lh_error *err)
 {
@@ -271,8 +277,9 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
 
 /* --- break-even values ---------------------------------------------------- */
 
-/* Copies a point's choice into the permanent arena. Plans the job again where
- * the choice is not complete: another elastic one than the plan. */
+/* Copies point p's best plan into the permanent arena, into *out. Searches
+ * again if it is an elastic plan other than the plan, whose details were not
+ * kept. */
 static lh_status keep_choice(sensitivity_search *f, point *p, lh_choice *out,
                              lh_error *err)
 {
@@ -283,8 +290,8 @@ static lh_status keep_choice(sensitivity_search *f, point *p, lh_choice *out,
     return LH_OK;
 }
 
-/* Adds the break-even value between two points: `same`, with the plan's layout,
- * and `other`, with another layout. */
+/* Adds a break-even value, bracketed by the scale factors of *same, where the
+ * plan's layout is best, and *other, where another layout is. */
 static lh_status add_break_even(sensitivity_search *f, const point *same,
                                 const point *other, lh_error *err)
 {
@@ -297,7 +304,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     return keep_choice(f, &high, &flip->above, err);
 }
 
-/* Checks whether two points are as close as the tolerance. */
+/* Checks whether the ratio of two points' scale factors is within the tolerance
+ * of a break-even value. */
 static bool are_close(const sensitivity_search *f, const point *a,
                       const point *b)
 {
@@ -305,8 +313,9 @@ static bool are_close(const sensitivity_search *f, const point *a,
            1 + f->plan->sensitivity->tolerance;
 }
 
-/* Bisects between *same, where the plan's layout is best, and *other, where
- * another layout is, by the known plans alone. */
+/* Narrows the interval of scale factors between *same, where the plan's layout
+ * is best, and *other, where another layout is, by bisection; compares known
+ * plans only. */
 static lh_status bisect_known(sensitivity_search *f, point *same, point *other,
                               lh_error *err)
 {
@@ -319,11 +328,10 @@ static lh_status bisect_known(sensitivity_search *f, point *same, point *other,
     return LH_OK;
 }
 
-/* Bisects between *same, where the plan's layout is best, and *other, where
- * another layout is. Searches verify both ends of the change that the known
- * plans lead to, the far one by a quick search. A search that finds a better
- * plan changes the known plans; the next one is halfway, so that many slightly
- * better layouts need few searches. */
+/* Narrows the interval of scale factors between *same, where the plan's layout
+ * is best, and *other, where another layout is, by bisection among known plans;
+ * then verifies both ends by searches. A better plan found there becomes known,
+ * and the bisection repeats, from halfway. */
 static lh_status bisect_factor(sensitivity_search *f, point *same, point *other,
                                lh_error *err)
 {
@@ -348,9 +356,9 @@ static lh_status bisect_factor(sensitivity_search *f, point *same, point *other,
     return LH_OK;
 }
 
-/* Verifies with full searches that the plan's layout is the best up to *same.
- * If not, *same and *other become the points of the full searches that bracket
- * the change. *found: a break-even value exists. */
+/* Verifies with full searches that the plan's layout is best up to the scale
+ * factor of *same. If not, narrows *same and *other to the points of full
+ * searches that bracket the change, and sets *found. */
 static lh_status confirm_factor(sensitivity_search *f, point *same,
                                 point *other, bool *found, lh_error *err)
 {
@@ -397,8 +405,8 @@ static lh_status find_break_even(sensitivity_search *f, double end,
     return found && !f->stopped ? add_break_even(f, &same, &next, err) : LH_OK;
 }
 
-/* Finds the break-even values of one range (one quantity of one or all links),
- * below and above the job's value. */
+/* Finds the break-even values of one range (latency or bandwidth of one or all
+ * links), below and above the job's value. */
 static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
                                   lh_error *err)
 {
@@ -429,8 +437,8 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
         (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
 }
 
-/* Rewrites the statements of an analysis that ran out of time so that they
- * claim only the work done: wider brackets, and results of quick searches. */
+/* Adapts the stated accuracy of an analysis that ran out of time to the work
+ * done: margin 0, and a tolerance as wide as the widest bracket. */
 static void restrict_statements(const sensitivity_search *f,
                                 lh_plan_sensitivity *s)
 {
@@ -445,7 +453,8 @@ static void restrict_statements(const sensitivity_search *f,
         }
 }
 
-/* Finds the break-even values of latency and bandwidth for all links. */
+/* Finds the break-even values of latency and bandwidth for all links together
+ * and, with a few datacenters, for each pair of them. */
 static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
                           lh_error *err)
 {

@@ -25,8 +25,8 @@ typedef struct breakdown {
     int64_t now_ns; /* makespan with the causes removed so far */
 } breakdown;
 
-/* Replaces a->reduced, the pipeline without the removed delay causes, by the
- * pipeline described in *changed. */
+/* Replaces a->reduced (the plan's pipeline after removal of some delay causes)
+ * by the pipeline that *changed describes. */
 static lh_status replace_reduced(breakdown *a, const lh_pipeline_desc *changed,
                                  lh_error *err)
 {
@@ -144,8 +144,9 @@ static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the average compute time over all devices and the imbalance in *out;
- * *most_ns: the busiest device's compute time. */
+/* Computes the mean compute time over all devices and the load imbalance
+ * (busiest device above the mean) into *out, in ns; *most_ns: the busiest
+ * device's compute time. */
 static void measure_work(const lh_pipeline *p, const lh_schedule *schedule,
                          lh_plan_breakdown *out, int64_t *most_ns)
 {
@@ -165,8 +166,9 @@ static void measure_work(const lh_pipeline *p, const lh_schedule *schedule,
     out->imbalance_ns = *most_ns - out->compute_ns;
 }
 
-/* Moves a time from compute time in *out to the breakdown part *to. `ns`: per
- * microbatch over all devices, scaled to an iteration of an average device. */
+/* Moves a part of the compute time in *out to another part of the breakdown,
+ * *to. `ns`: the part's time for one microbatch, summed over all devices; at
+ * most all compute time is moved. */
 static void move_to_part(const lhi_config *config, int64_t ns,
                          lh_plan_breakdown *out, int64_t *to)
 {
@@ -192,7 +194,8 @@ static lh_status measure_communication(const breakdown *a,
     return LH_OK;
 }
 
-/* Removes the delay causes from the pipeline one after another, and fills the
+/* Removes the causes of delay (memory limits, data-parallel communication,
+ * messages and others) from the pipeline one after another, and fills the
  * breakdown with the time that each removal saves. */
 static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out,
                                lh_error *err)

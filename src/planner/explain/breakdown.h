@@ -20,9 +20,9 @@ lh_status lhi_plan_explain_time(const lh_job *job,
                                 const lh_plan_options *options, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 
-/* Fills plan->runners, the best alternative per dimension, from plan->methods
- * and plan->alternatives. These must be complete except for `unexplored`'s
- * entries. Alternatives that only have a bound are simulated, and updated, if
+/* Fills plan->runners, the best alternative for each layout dimension, from
+ * plan->methods and plan->alternatives, which must be complete except for the
+ * entries of `unexplored`. Simulates alternatives that only have a bound if
  * that decides the result. */
 lh_status lhi_plan_find_alternatives(const lh_job *job,
                                      const lh_plan_options *options,

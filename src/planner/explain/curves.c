@@ -30,8 +30,8 @@ typedef struct curve_builder {
     bool stopped;
 } curve_builder;
 
-/* Builds the two placements to compare: one pipeline through all datacenters in
- * the job's order, and complete replicas in each datacenter. */
+/* Builds the two placements that the curves compare: one pipeline through all
+ * datacenters in the job's order, and complete replicas in each datacenter. */
 static lh_status make_sites(curve_builder *p, lh_error *err)
 {
     uint32_t n = p->job->n_datacenters;
@@ -60,10 +60,10 @@ static void keep_faster(const lh_choice *choice, int64_t *ns)
                   : lhi_min_int64(*ns, choice->iteration_ns);
 }
 
-/* Plans one point of a curve on placement `sites`, with even layers and the
- * plan's tensor, context and expert degrees. *ns: iteration time of the best
- * plan known, -1 if there is none; a faster one replaces it. The plan joins the
- * pool `known`; `job` must outlive it. */
+/* Searches the best plan for one point of a curve, with placement `sites`, even
+ * layers and the plan's tensor, context and expert degrees. *ns: the point's
+ * least iteration time so far (-1: none), lowered if the plan is faster. The
+ * plan joins the pool `known`; `job` must outlive it. */
 static lh_status plan_point(const curve_builder *p, lh_job *job,
                             const lh_sites *sites, lhi_found_plans *known,
                             int64_t *ns, lh_error *err)
@@ -126,8 +126,8 @@ static bool belongs_to_series(const curve_builder *p, uint32_t series)
     return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
-/* Lowers the iteration time *ns of a point to that of `plan`, with its layers
- * and schedule, on `job`. */
+/* Evaluates `plan`, with its layers and schedule, on `job`, and lowers *ns, the
+ * least iteration time at a curve's point, if the plan is faster. */
 static lh_status include_plan(const lh_plan *plan, const lh_job *job,
                               int64_t *ns, lh_error *err)
 {
@@ -148,7 +148,8 @@ static lh_status include_plan(const lh_plan *plan, const lh_job *job,
     return status;
 }
 
-/* Builds the job for one point of a curve: the curve's parameter set to `x`. */
+/* Builds the job for one point of a curve: the plan's job with the curve's
+ * parameter (number of experts, or oversubscription) set to `x`. */
 static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
                           double x, lh_job *job, lh_error *err)
 {
@@ -206,10 +207,10 @@ static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
     return p->stopped;
 }
 
-/* Plans both series of a curve at its x value xs[point]: ns[0] and ns[1] are
- * their iteration times, -1 if nothing fits. `known`: the plans of each series
- * at other values. *reached: both were searched; false if the caller stopped
- * before. */
+/* Searches plans for both series of a curve at its x value xs[point]. Stores
+ * their iteration times in ns[point] and ns[n_points + point], -1 if nothing
+ * fits. `known`: each series' pool of plans. *reached: both were searched, as
+ * the caller did not stop. */
 static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
                                  uint32_t point, lhi_found_plans *known,
                                  int64_t *ns, bool *reached, lh_error *err)

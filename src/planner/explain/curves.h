@@ -7,8 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->curves: iteration time of one pipeline through all datacenters
- * and of whole replicas per datacenter over a parameter. Empty with one
+/* Fills plan->curves: over a parameter (number of experts, or
+ * oversubscription), the iteration times of one pipeline through all
+ * datacenters and of whole replicas in each datacenter. Empty with one
  * datacenter. */
 lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);

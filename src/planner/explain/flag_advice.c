@@ -38,14 +38,16 @@ typedef struct flag_list {
     uint32_t n;
 } flag_list;
 
-/* Returns the plan's job and choice, for changes. */
+/* Returns a copy of the plan's job and layout, in which options of the training
+ * program can be changed. */
 static changed_plan start_change(const flag_list *l)
 {
     return (changed_plan){.job = *l->plan->job, .choice = l->plan->best};
 }
 
-/* Evaluates the plan's layout and schedule on the changed job, into c->choice.
- * *fits: the program supports the change, and the layout fits into memory. */
+/* Computes the iteration time of the plan's layout and schedule with the
+ * options of c->job, into c->choice. *fits: the training program supports the
+ * options and the layout fits into memory. */
 static lh_status evaluate_change(const flag_list *l, changed_plan *c,
                                  bool *fits, lh_error *err)
 {
@@ -76,8 +78,9 @@ static lh_status evaluate_change(const flag_list *l, changed_plan *c,
     return status;
 }
 
-/* Appends a change with its times to the list, unless the iteration time is the
- * plan's. */
+/* Appends a changed option to the list with its iteration time; `key`: job
+ * keys, `flag`: options of the training program. Does nothing if the iteration
+ * time stays the same. */
 static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
                           const char *flag, lh_error *err)
 {
@@ -100,7 +103,8 @@ static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
     return LH_OK;
 }
 
-/* Evaluates the changed plan and appends it to the list, if it is possible. */
+/* Evaluates the plan with a changed option and appends it to the list if it is
+ * possible; `key`: job keys, `flag`: options of the training program. */
 static lh_status try_flag(flag_list *l, changed_plan *c, const char *key,
                           const char *flag, lh_error *err)
 {
@@ -109,7 +113,8 @@ static lh_status try_flag(flag_list *l, changed_plan *c, const char *key,
     return fits ? add_flag(l, c, key, flag, err) : LH_OK;
 }
 
-/* Tries all other token dispatchers. */
+/* Evaluates the plan with every other token dispatcher (all-to-all
+ * implementation) and lists those that change the iteration time. */
 static lh_status try_dispatchers(flag_list *l, lh_error *err)
 {
     const lh_dispatcher now = l->plan->job->training.dispatcher;
@@ -133,8 +138,9 @@ static lh_status try_dispatchers(flag_list *l, lh_error *err)
     return LH_OK;
 }
 
-/* Tries the overlap of the all-to-alls with another microbatch's passes and
- * with the shared experts. */
+/* Evaluates the plan with the experts' all-to-alls overlapped with another
+ * microbatch's passes, and with the shared experts; lists those that change the
+ * iteration time. */
 static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
 {
     const lh_framework *f = &l->plan->job->framework;
@@ -156,7 +162,8 @@ static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
     return LH_OK;
 }
 
-/* Tries the overlap of tensor parallelism's communication. */
+/* Evaluates the plan with overlapped tensor-parallel communication, unless it
+ * is used, and lists it if the iteration time changes. */
 static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
 {
     const bool megatron = l->plan->job->target == LH_TARGET_MEGATRON;
@@ -175,8 +182,9 @@ static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
                     err);
 }
 
-/* Tries one group of replicas with the whole state per datacenter in place of
- * one for all, or the reverse, where the job fixes it. */
+/* Evaluates the plan with the other sharding that the job could fix, hybrid
+ * (within each datacenter) or full (over all replicas), and lists it if the
+ * iteration time changes. */
 static lh_status try_sharding(flag_list *l, lh_error *err)
 {
     const lhi_config config = lhi_config_from_choice(&l->plan->best);
@@ -195,7 +203,8 @@ static lh_status try_sharding(flag_list *l, lh_error *err)
                     flag, err);
 }
 
-/* Tries gradients in the training precision. */
+/* Evaluates the plan with gradients in bf16, if the job trains in bf16 with
+ * fp32 gradients, and lists it if the iteration time changes. */
 static lh_status try_gradients(flag_list *l, lh_error *err)
 {
     const lh_job *job = l->plan->job;
@@ -208,7 +217,9 @@ static lh_status try_gradients(flag_list *l, lh_error *err)
                     LHI_FLAG_REDUCE_BF16, err);
 }
 
-/* Tries compiled layers, whose element-wise operations are fused. */
+/* Evaluates the plan with compiled layers, whose element-wise operations are
+ * fused, if layers are not compiled, and lists it if the iteration time
+ * changes. */
 static lh_status try_compilation(flag_list *l, lh_error *err)
 {
     changed_plan c = start_change(l);
@@ -222,7 +233,8 @@ static lh_status try_compilation(flag_list *l, lh_error *err)
 static const uint32_t WITHIN_MOE =
     1u << LH_MODULE_MOE_ACT | 1u << LH_MODULE_SHARED_EXPERTS;
 
-/* Returns the bit set of the modules that the model has. */
+/* Returns the bit set of the modules (attention core, MLP and others) that the
+ * model has and that Megatron-LM can recompute one by one. */
 static uint32_t find_modules(const lh_model *m)
 {
     uint32_t all = 1u << LH_MODULE_CORE_ATTN | 1u << LH_MODULE_LAYERNORM;
@@ -237,8 +249,8 @@ static uint32_t find_modules(const lh_model *m)
     return all;
 }
 
-/* Formats the modules of the bit set after `start`, with `between` between two.
- */
+/* Formats a bit set of modules into `text`: `start`, their names separated by
+ * `between`, then `end`. */
 static void format_modules(uint32_t modules, const char *start,
                            const char *between, const char *end, char *text,
                            size_t room)
@@ -256,7 +268,8 @@ static void format_modules(uint32_t modules, const char *start,
         snprintf(text + len, room - len, "%s", end);
 }
 
-/* Sets the changed plan's recomputed modules; none: no recomputation. */
+/* Sets the modules that the changed plan recomputes, as a bit set; 0: no
+ * recomputation. */
 static void set_modules(changed_plan *c, uint32_t modules)
 {
     c->job.training.recompute =
@@ -334,7 +347,8 @@ static int compare_changes(const void *x, const void *y)
     return strcmp(a->key, b->key);
 }
 
-/* Sets the options in *to that *from has at other values than the plan. */
+/* Copies into *to those training-program options in which *from differs from
+ * the plan. */
 static void adopt_options(const flag_list *l, const changed_plan *from,
                           changed_plan *to)
 {
@@ -367,8 +381,9 @@ static void adopt_options(const flag_list *l, const changed_plan *from,
             from->choice.layout.sharding;
 }
 
-/* Marks the changes that together are fastest as advised, greedily in the
- * list's order, and computes their iteration time into *all_ns; -1: none. */
+/* Combines the listed changes greedily: takes each one, in the list's order,
+ * that makes the plan with the earlier ones faster, and marks it as advised.
+ * *all_ns: iteration time with all advised changes; -1: none. */
 static lh_status combine_changes(flag_list *l, int64_t *all_ns, lh_error *err)
 {
     changed_plan all = start_change(l);
@@ -387,8 +402,8 @@ static lh_status combine_changes(flag_list *l, int64_t *all_ns, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates all changes of options that the plan's training program (TorchTitan
- * or Megatron-LM) supports, and appends those that apply to the plan to
+/* Evaluates every change of a training-program option (TorchTitan or
+ * Megatron-LM) alone, and lists those that change the plan's iteration time in
  * l->changes. */
 static lh_status list_changes(flag_list *l, lh_error *err)
 {

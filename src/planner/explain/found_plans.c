@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets the choice's makespan and after_ns (optimizer and overhead time after
- * the pipeline), both in ns, and rescales tokens/s and MFU. */
+/* Sets a plan candidate's makespan and the optimizer and overhead time after it
+ * (after_ns), both in ns, and scales tokens/s and MFU to the new iteration
+ * time. */
 static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 {
     double before = (double)c->iteration_ns;

@@ -46,8 +46,9 @@ lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
                                    lhi_arena *mem, lh_choice *kept,
                                    lh_error *err);
 
-/* Replaces *best if a plan of the pool is better with `job`'s links.
- * Evaluates all plans in the pool unless options->progress() stops it. */
+/* Replaces *best by a plan of the pool that is faster (or cheaper) on `job`.
+ * Evaluates all plans of the pool with their own pass orders, until
+ * options->progress() stops it. */
 lh_status lhi_found_plans_improve(const lhi_found_plans *known,
                                   const lh_plan_options *options,
                                   const lh_job *job, lhi_arena *mem,

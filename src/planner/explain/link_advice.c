@@ -14,8 +14,8 @@ enum { MAX_PATHS = 65536 }; /* upper limit for a job */
 
 static const double path_gbps = 400; /* per wave or port, if not given */
 
-/* Returns the number of parallel paths of a link: one per wavelength or port of
- * 400 Gb/s. */
+/* Returns the number of parallel paths of a link between datacenters: one for
+ * each wavelength or port of 400 Gb/s, rounded up, at most MAX_PATHS. */
 static uint32_t count_paths(const lh_wan *wan)
 {
     return (uint32_t)fmin(MAX_PATHS, ceil(wan->gbps / path_gbps));

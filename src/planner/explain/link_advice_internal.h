@@ -23,8 +23,8 @@ typedef struct lhi_link_advisor {
  * iteration, separately for pipeline messages and data parallelism. */
 void lhi_link_advisor_fill_loads(lhi_link_advisor *a);
 
-/* Fills an option's rates and sending time and, if the report shows it, its
- * simulated iteration time. */
+/* Fills an option's rates and sending time by formula and, if the report shows
+ * iteration times, its iteration time by simulation. */
 lh_status lhi_link_advisor_fill_option(const lhi_link_advisor *a,
                                        lh_advice_option *o, lh_error *err);
 

@@ -53,8 +53,9 @@ void lhi_link_advisor_fill_loads(lhi_link_advisor *a)
     a->data.message_bytes = (double)t->data_step_bytes;
 }
 
-/* Computes the bandwidth and message time that option `o` gives on the
- * advisor's current link, by formula, without simulation. */
+/* Computes by formula the message time and the bandwidths for pipeline messages
+ * and for data parallelism that option `o`'s setting gives on the advisor's
+ * current link. */
 static lh_status fill_rates(const lhi_link_advisor *a, lh_advice_option *o,
                             lh_error *err)
 {
@@ -302,8 +303,8 @@ lh_status lhi_link_advisor_fill_option(const lhi_link_advisor *a,
     return simulate_option(a, o, err);
 }
 
-/* Returns the iteration time of option `o` divided by that of `than`; sending
- * times instead if the iteration is not simulated. */
+/* Returns the iteration time with option `o` divided by that with option
+ * `than`; divides sending times if the iteration is not simulated. */
 static double compare_options(const lhi_link_advisor *a,
                               const lh_advice_option *o,
                               const lh_advice_option *than)
@@ -315,8 +316,8 @@ static double compare_options(const lhi_link_advisor *a,
 
 /* --- simplest settings ---------------------------------------------------- */
 
-/* Replaces *s by the simpler setting `other` if it is slower than `best` by at
- * most 0.05 %. */
+/* Replaces *s by the simpler setting `other` if that is slower than option
+ * `best` by at most 0.05 %. */
 static lh_status prefer_if_equal(const lhi_link_advisor *a,
                                  const lh_link_setting *other,
                                  const lh_advice_option *best,

@@ -71,8 +71,9 @@ static uint32_t count_layouts(const lh_profile_entry *e)
     return e->kind == LH_PROFILE_CHUNK && e->chunk == 0 ? e->n_chunks : 0;
 }
 
-/* Lists the job's layouts that its profile measured; *n_entries: profile
- * entries that match the job. */
+/* Lists the layouts allowed by the job whose pass times its profile measured,
+ * into *out (n entries in `mem`); *n_entries: profile entries that match the
+ * job. */
 static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
                               uint32_t *n_entries, lh_layout **out, uint32_t *n,
                               lh_error *err)

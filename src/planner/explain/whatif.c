@@ -21,9 +21,9 @@ enum {
 };
 
 /* Searches a plan for `job` into *there with 1/`parts` of the plan's work and
- * time, without what-if questions, jitter or a Pareto front. One that takes
- * cutoff_ns or longer need not be the best. `shared`: as for lhi_plan_search().
- */
+ * time; without what-if questions, jitter or Pareto front. Plans of cutoff_ns
+ * or longer may be missed. `shared`: cache of schedule results, as for
+ * lhi_plan_search(). */
 static lh_status search_with_share(const lh_job *job,
                                    const lh_plan_options *options,
                                    uint32_t parts, int64_t cutoff_ns,
@@ -106,9 +106,9 @@ lh_status lhi_plan_search_possible(const lh_job *job,
     return status;
 }
 
-/* Searches a changed job's best plan with a tenth of the plan's work, but at
- * least the minimum for the effort level. One that takes cutoff_ns or longer
- * need not be the best (0: no limit). */
+/* Searches a changed job's best plan into *best, with a tenth of the plan's
+ * work, but at least the minimum for the effort level. Plans of cutoff_ns or
+ * longer may be missed (0: no limit). The plan joins the pool `known`. */
 static lh_status search_changed_job(const lh_job *job,
                                     const lh_plan_options *options,
                                     int64_t cutoff_ns, lhi_arena *mem,
@@ -229,7 +229,7 @@ static lh_status answer_question(const lh_plan_whatif_question *question,
     return LH_OK;
 }
 
-/* Prefixes an error with the --what-if question's text. */
+/* Inserts the --what-if question's text before an error's message. */
 static void prefix_error(const lh_plan_whatif_question *question, lh_error *err)
 {
     lhi_fail_add_context(err, "what if %s",

@@ -63,7 +63,8 @@ static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
                         "the job has no datacenter '%.60s'", name);
 }
 
-/* Checks that a link's two datacenters exist and differ. */
+/* Checks that the two datacenters of a link advice (`it`), as read from a plan
+ * file, exist in the job and differ. LH_EINPUT otherwise. */
 static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -102,7 +103,9 @@ static const lhi_schema_field link_rows[] = {
 const lhi_schema lhi_link_advice_table = {
     LHI_ROWS("advice", lh_link_advice, link_rows), .check = check_ends};
 
-/* Checks the gain against the iteration times of the entry and the plan. */
+/* Checks that the `gain` of an option's advice (`it`) in a plan file is the
+ * share of the plan's iteration time that the option saves. LH_EINPUT
+ * otherwise. */
 static lh_status check_gain(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {

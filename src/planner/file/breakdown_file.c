@@ -27,8 +27,8 @@ static const lhi_schema_field account_rows[] = {
 /* Number of parts of the breakdown. */
 enum { N_PARTS = sizeof account_rows / sizeof *account_rows };
 
-/* Checks that the parts of the breakdown add up to the plan's iteration time.
- */
+/* Checks that the parts of the time breakdown in a plan file add up to the
+ * plan's iteration time. LH_EINPUT otherwise. */
 static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
                            void *it, lh_error *err)
 {
@@ -52,7 +52,8 @@ static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
 const lhi_schema lhi_account_table = {
     LHI_ROWS("account", lh_plan_breakdown, account_rows), .check = check_sum};
 
-/* Checks that the layout dimension's name is known. */
+/* Checks that an alternative (`it`) in a plan file names a known layout
+ * dimension. LH_EINPUT otherwise. */
 static lh_status check_dimension(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

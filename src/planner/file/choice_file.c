@@ -8,7 +8,8 @@
 
 /* --- layout --------------------------------------------------------------- */
 
-/* Reads the placement of replicas and stages in datacenters. */
+/* Reads the placement of replicas and stages in datacenters from a plan file
+ * into the layout `owner`. */
 static lh_status read_sites(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -17,7 +18,8 @@ static lh_status read_sites(const lhi_read_context *r, const lhi_node *node,
                                err);
 }
 
-/* Writes the placement of replicas and stages in datacenters. */
+/* Returns the JSON of the placement of replicas and stages in datacenters in
+ * layout `owner`, for a plan file. */
 static json_t *write_sites(const void *owner, const void *context)
 {
     const lh_layout *layout = owner;
@@ -107,7 +109,8 @@ static const lhi_schema_field layers_row = {.width = sizeof(uint32_t),
                                             .item_type = LHI_FIELD_INTEGER,
                                             .most = LH_MAX_CHUNKS};
 
-/* Reads the layers per chunk. LH_EINPUT: not one number for each chunk. */
+/* Reads the layers per chunk of plan candidate `owner` from a plan file.
+ * LH_EINPUT: not one number for each chunk. */
 static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -124,7 +127,7 @@ static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the layers per chunk. */
+/* Returns the JSON list of the layers per chunk of plan candidate `owner`. */
 static json_t *write_layers(const void *owner, const void *context)
 {
     const lh_choice *c = owner;
@@ -133,7 +136,8 @@ static json_t *write_layers(const void *owner, const void *context)
         c->layout.pipeline * c->layout.chunks_per_device, context);
 }
 
-/* Writes the iteration time in seconds; null if it is unknown. */
+/* Returns the iteration time of plan candidate `owner` in seconds as JSON; null
+ * if it is unknown. */
 static json_t *write_seconds(const void *owner, const void *context)
 {
     const lh_choice *c = owner;
@@ -142,16 +146,16 @@ static json_t *write_seconds(const void *owner, const void *context)
                                : json_real((double)c->iteration_ns / 1e9);
 }
 
-/* Sets a choice's ZeRO stage to the job's before its keys are read; older plans
- * do not have the key. */
+/* Sets the ZeRO stage of plan candidate `it` to the job's before its keys are
+ * read from a plan file: older files lack the key. */
 static void start_zero(const lhi_read_context *r, void *it)
 {
     const lh_plan *plan = r->context;
     ((lh_choice *)it)->zero = plan->job->training.zero;
 }
 
-/* Checks a choice (layout with its results) that was read against the plan's
- * job. */
+/* Checks a plan candidate `it` (layout with results), read from a plan file,
+ * against the job; see lhi_choice_check(). */
 static lh_status check_choice(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

@@ -32,8 +32,8 @@ static const lhi_schema series_table = {
 static const lhi_schema_field series_row = {.width = sizeof(series),
                                             .table = &series_table};
 
-/* Reads the series of a curve: each a name and one iteration time per x value.
- */
+/* Reads the two series of a curve, `owner`, from a plan file: each has a name
+ * and one iteration time per x value. */
 static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
                              void *owner, lh_error *err)
 {
@@ -61,7 +61,8 @@ static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Writes the series of a curve. Returns NULL without memory. */
+/* Returns the JSON list of a curve's series, names with iteration times; NULL
+ * on allocation failure. */
 static json_t *write_series(const void *owner, const void *context)
 {
     const lh_plan_curve *c = owner;
@@ -89,7 +90,8 @@ static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Checks that the x values and the crossings of a curve increase. */
+/* Checks that the x values of a curve `it` in a plan file increase, and the
+ * crossings of its series too. LH_EINPUT otherwise. */
 static lh_status check_curve(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

@@ -43,7 +43,7 @@ typedef struct operation_values {
 } operation_values;
 
 /* Returns the sharded share and the largest bucket count of a pipeline's
- * data-parallel operations of one kind; zero: it has none. */
+ * data-parallel operations of one kind; all zero if it has none. */
 static operation_values read_operation_values(const lh_pipeline *p,
                                               lh_dp_kind kind)
 {

@@ -22,8 +22,8 @@ static const lhi_schema_field memory_rows[] = {
 const lhi_schema lhi_memory_table = {
     LHI_ROWS("memory of a rank", lh_plan_memory, memory_rows)};
 
-/* Checks that the memory parts of one rank add up to the peak memory computed
- * from the pipeline and the rank's pass order. */
+/* Checks that the memory parts of one rank in a plan file add up to the peak
+ * memory that follows from the pipeline and the rank's pass order. */
 static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
                             const lh_plan *p, uint32_t rank, lh_error *err)
 {

@@ -84,8 +84,8 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                         want);
 }
 
-/* Checks that the time breakdown and the plan agree on the optimizer and
- * overhead times. */
+/* Checks that the time breakdown and the plan's choice in a plan file have the
+ * same optimizer and overhead times. LH_EINPUT otherwise. */
 static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {

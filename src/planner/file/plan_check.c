@@ -144,8 +144,8 @@ static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks that an iteration time with network settings comes with advice for a
- * link. */
+/* Fails with LH_EINPUT if a plan file has the iteration time with advised or
+ * present network settings, but no advice for any link in `network`. */
 static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -158,8 +158,9 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Checks the index of an entry of the front against the computed one. Plans of
- * earlier versions have none. */
+/* Checks that `has`, the index of a Pareto-front entry in the plan file under
+ * `key`, equals the computed index `want`. Accepts an absent key: older files
+ * have none. */
 static lh_status check_entry(const lhi_doc *doc, const char *key, uint32_t has,
                              uint32_t want, lh_error *err)
 {

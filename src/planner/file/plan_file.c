@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Returns the internal plan struct of a key's owner. */
+/* Returns the plan to which a plan file's top-level keys belong, as the
+ * internal struct; `owner` is the callback's argument. */
 static lhi_plan *get_plan(void *owner)
 {
     return owner;
@@ -17,8 +18,8 @@ static lhi_plan *get_plan(void *owner)
 
 /* --- schedule ------------------------------------------------------------- */
 
-/* Reads the plan's scheduling method. LH_EINPUT: it differs from the layout's.
- */
+/* Reads the plan's scheduling method from a plan file. LH_EINPUT: it differs
+ * from the layout's. */
 static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -34,7 +35,7 @@ static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
     return p->best.layout.schedule ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Writes the plan's scheduling method. */
+/* Returns the JSON name of the plan's scheduling method. */
 static json_t *write_method(const void *owner, const void *context)
 {
     (void)context;
@@ -43,7 +44,8 @@ static json_t *write_method(const void *owner, const void *context)
 
 static const char *const proofs[] = {"optimal", "feasible", NULL};
 
-/* Writes "optimal" if the makespan equals its lower bound, else "feasible". */
+/* Returns JSON: "optimal" if the plan's makespan equals the lower bound on its
+ * layout's schedules, else "feasible". */
 static json_t *write_proof(const void *owner, const void *context)
 {
     (void)context;
@@ -51,16 +53,16 @@ static json_t *write_proof(const void *owner, const void *context)
         proofs[lhi_choice_gap(&((const lh_plan *)owner)->best) > 0]);
 }
 
-/* Writes the relative gap between the makespan of the plan's layout and its
- * lower bound. */
+/* Returns as JSON the relative gap between the plan's makespan and the lower
+ * bound on its layout's schedules. */
 static json_t *write_schedule_gap(const void *owner, const void *context)
 {
     (void)context;
     return json_real(lhi_choice_gap(&((const lh_plan *)owner)->best));
 }
 
-/* Reads the plan's schedule: the order of passes per device and of messages per
- * link. The plan owns it. */
+/* Reads the plan's schedule from a plan file: each device's order of passes and
+ * each link's order of messages. The plan owns it. */
 static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
@@ -70,14 +72,14 @@ static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the order of passes per device. */
+/* Returns the JSON of each device's order of passes in the plan's schedule. */
 static json_t *write_rows(const void *owner, const void *context)
 {
     (void)context;
     return lhi_schedule_rows_to_json(((const lh_plan *)owner)->schedule);
 }
 
-/* Writes the order of messages per link. */
+/* Returns the JSON of each link's order of messages in the plan's schedule. */
 static json_t *write_link_orders(const void *owner, const void *context)
 {
     (void)context;
@@ -124,29 +126,31 @@ static const lhi_schema schedule_table = {
 
 /* --- search --------------------------------------------------------------- */
 
-/* Writes the search's lower bound on the iteration time, in seconds. */
+/* Returns as JSON the lower bound on the iteration time over all layouts that
+ * the plan's search proved, in seconds. */
 static json_t *write_bound(const void *owner, const void *context)
 {
     (void)context;
     return json_real((double)((const lh_plan *)owner)->search_bound_ns / 1e9);
 }
 
-/* Writes the plan's gap to the search's lower bound, as a fraction. */
+/* Returns as JSON the relative gap between the plan's iteration time and the
+ * lower bound over all layouts. */
 static json_t *write_gap(const void *owner, const void *context)
 {
     (void)context;
     return json_real(lh_plan_gap(owner));
 }
 
-/* Writes the number of GPUs that the plan uses. */
+/* Returns as JSON the number of GPUs that the plan uses. */
 static json_t *write_gpus(const void *owner, const void *context)
 {
     (void)context;
     return json_integer(lh_plan_gpus(owner));
 }
 
-/* Reads the number of pruned layouts per kind of bound; the keys are the names
- * of the kinds. */
+/* Reads how many layouts the search pruned by each kind of bound from a plan
+ * file; the map's keys are the names of the kinds. */
 static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {
@@ -168,8 +172,8 @@ static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Writes the number of layouts pruned by each kind of bound. Returns NULL
- * without memory. */
+/* Returns as JSON how many layouts the search pruned by each kind of bound;
+ * NULL on allocation failure. */
 static json_t *write_pruned(const void *owner, const void *context)
 {
     const lh_plan *p = owner;
@@ -268,7 +272,7 @@ static const lhi_schema margin_table = {
 
 /* --- complete file -------------------------------------------------------- */
 
-/* Reads the plan's pipeline. The plan owns it. */
+/* Reads the plan's pipeline from a plan file. The plan owns it. */
 static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -279,7 +283,7 @@ static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the plan's pipeline. Returns NULL without memory. */
+/* Returns the JSON of the plan's pipeline; NULL on allocation failure. */
 static json_t *write_pipeline(const void *owner, const void *context)
 {
     json_t *map;
@@ -290,7 +294,7 @@ static json_t *write_pipeline(const void *owner, const void *context)
                : NULL;
 }
 
-/* Writes the plan's job. */
+/* Returns the JSON of the plan's job. */
 static json_t *write_job(const void *owner, const void *context)
 {
     (void)context;

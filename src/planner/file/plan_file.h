@@ -67,12 +67,12 @@ lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
 lh_status lhi_plan_read_datacenter(const lhi_read_context *r,
                                    const lhi_node *node, uint32_t *out,
                                    lh_error *err);
-/* Checks the plan's `idle`: the datacenters with idle GPUs, in order, each with
- * its number of them. */
+/* Checks a plan file's list `idle`: it must have each datacenter with idle
+ * GPUs, in order, and their number. LH_EINPUT otherwise. */
 lh_status lhi_idle_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
-/* Checks the plan's `memory`: every rank occurs once, and the parts add up to
- * its total. */
+/* Checks a plan file's list `memory`: every rank occurs once, and its parts add
+ * up to its total. LH_EINPUT otherwise. */
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
 /* Returns how much longer an iteration takes with the unchanged plan than with

@@ -20,8 +20,8 @@ static const lhi_schema_field jitter_rows[] = {
     DRAWN("most_s", max_ns),
 };
 
-/* Checks that the statistics of the sampled times increase from the minimum to
- * the maximum. */
+/* Checks that the statistics of a jitter result `it` in a plan file (minimum,
+ * percentiles, maximum) do not decrease. LH_EINPUT otherwise. */
 static lh_status check_drawn(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -57,8 +57,8 @@ static const lhi_schema_field straggler_rows[] = {
 static const lhi_schema straggler_table = {
     LHI_ROWS("straggler", lh_plan_robust, straggler_rows)};
 
-/* Initialises the robust result before its keys are read: sets the size of its
- * jitter struct. */
+/* Sets the struct size in the jitter options of a plan file's entry `robust`,
+ * `it`, before its keys are read. */
 static void start_robust(const lhi_read_context *r, void *it)
 {
     lh_plan_robust *robust = it;

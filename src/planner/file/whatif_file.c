@@ -44,15 +44,15 @@ static bool is_nearly_equal(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
 }
 
-/* Writes the relative loss of keeping the current plan instead of the best one.
- */
+/* Returns as JSON the relative loss of keeping the plan instead of the best
+ * one, for the what-if answer `owner`. */
 static json_t *write_keeping(const void *owner, const void *context)
 {
     return json_real(lhi_compute_keeping_loss(context, owner));
 }
 
-/* Checks that `keeping_costs` matches the iteration times of `kept` and `best`.
- */
+/* Checks that `keeping_costs` of a what-if answer `it` in a plan file matches
+ * its iteration times of the kept and the best plan. LH_EINPUT otherwise. */
 static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -81,8 +81,8 @@ const lhi_schema lhi_answer_table = {
 
 /* --- sensitivity ---------------------------------------------------------- */
 
-/* Checks that a break-even value's factors are in order: factor_above is not
- * below factor_below. */
+/* Checks that the two scale factors that bracket a break-even value in a plan
+ * file are in order: factor_below, then factor_above. */
 static lh_status check_factors(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -120,7 +120,8 @@ lh_status lhi_plan_read_datacenter(const lhi_read_context *r,
                         "the job has no datacenter '%.60s'", name);
 }
 
-/* Reads the two datacenters of a range. LH_EINPUT: not two different ones. */
+/* Reads the two datacenters of a break-even range (one quantity of one or all
+ * links) from a plan file. LH_EINPUT: not two different ones. */
 static lh_status read_between(const lhi_read_context *r, const lhi_node *list,
                               void *owner, lh_error *err)
 {
@@ -137,7 +138,8 @@ static lh_status read_between(const lhi_read_context *r, const lhi_node *list,
                         "must name two different datacenters");
 }
 
-/* Writes the names of the two datacenters of a range. */
+/* Returns the JSON list of the names of a break-even range's two
+ * datacenters. */
 static json_t *write_between(const void *owner, const void *context)
 {
     const lh_plan_range *range = owner;
@@ -145,8 +147,8 @@ static json_t *write_between(const void *owner, const void *context)
     return json_pack("[s,s]", sites[range->from].name, sites[range->to].name);
 }
 
-/* Writes the job's current value of a break-even range's quantity; null if its
- * links have different values. */
+/* Returns as JSON the job's value of a break-even range's quantity (latency in
+ * ms or bandwidth in Gb/s); null if its links have different values. */
 static json_t *write_value(const void *owner, const void *context)
 {
     double value = 0;
@@ -155,7 +157,8 @@ static json_t *write_value(const void *owner, const void *context)
     return known ? json_real(value) : json_null();
 }
 
-/* Checks that `value` is the job's current value of a range's quantity. */
+/* Checks that `value` of a break-even range in a plan file is the job's value
+ * of its quantity. LH_EINPUT otherwise. */
 static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -173,7 +176,8 @@ static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
                         "does not match these links in the job");
 }
 
-/* Initialises a range before its keys are read: it applies to all links. */
+/* Lets a break-even range, `it`, apply to all links, before its keys are read
+ * from a plan file: `between` is optional. */
 static void start_range(const lhi_read_context *r, void *it)
 {
     lh_plan_range *range = it;
