@@ -17,7 +17,7 @@
 /* Datacenters to search for, those with the most idle GPUs. */
 enum { MAX_SEARCHED = 4 };
 
-/* Returns the number of GPUs that a layout uses in a datacenter. */
+/* Returns how many GPUs of datacenter `dc` a layout uses. */
 static uint32_t count_used(const lh_job *job, const lh_layout *l, uint32_t dc)
 {
     const uint32_t group = lhi_group_size(l);
@@ -39,8 +39,8 @@ uint32_t lhi_plan_count_idle(const lh_plan *plan, uint32_t dc)
            count_used(plan->job, &plan->best.layout, dc);
 }
 
-/* Returns the GPUs of a replica if the plan has replicas that lie in the
- * datacenter alone; 0: none does. */
+/* Returns the GPUs of one replica if some replica of the plan lies in
+ * datacenter `dc` alone; 0: none does. */
 static uint32_t count_replica_gpus(const lh_plan *plan, uint32_t dc)
 {
     const lh_layout *l = &plan->best.layout;
@@ -51,8 +51,8 @@ static uint32_t count_replica_gpus(const lh_plan *plan, uint32_t dc)
     return is_alone ? lhi_group_size(l) * l->pipeline : 0;
 }
 
-/* Checks whether the idle GPUs of the entry suffice for one more replica, or
- * for the first one in the datacenter. */
+/* Checks whether the idle GPUs of entry `it`'s datacenter suffice for another
+ * replica like those in it; true if it has no replica of its own. */
 static bool fits_replica(const lh_plan *plan, const lh_plan_idle *it)
 {
     return it->gpus >= count_replica_gpus(plan, it->datacenter);
@@ -97,8 +97,8 @@ static lh_status search_with_more(const lh_plan_options *options,
                                     why, err);
 }
 
-/* Formats into it->why what the best plan with more of the GPUs costs, and
- * whether a lower bound closes the gap. */
+/* Formats into it->why how much slower (or dearer) the best plan that uses more
+ * of the idle GPUs is, and whether a lower bound proves that none is better. */
 static lh_status format_price(const lh_plan_options *options,
                               const lh_plan *plan, lhi_arena *mem,
                               lh_plan_idle *it, lh_error *err)
@@ -121,10 +121,10 @@ static lh_status format_price(const lh_plan_options *options,
     return it->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Fills the entry of a datacenter with idle GPUs. `parts`: divides the work of
- * its search; 0: none. *adopted:
- * the search found a better plan, which replaced the plan, and the entry is
- * invalid. */
+/* Fills entry `it` for a datacenter with idle GPUs: searches the best plan
+ * that uses more of them with 1/`parts` of a short search's work (0: no
+ * search). *adopted: that plan beats the plan and replaced it, so the entry
+ * is invalid. */
 static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
                               lhi_arena *mem, lh_plan *plan, lh_plan_idle *it,
                               bool *adopted, lh_error *err)
@@ -184,8 +184,8 @@ static bool is_searched(const lh_plan *plan, const lh_plan_idle *list,
     return fits_replica(plan, &list[i]) && before < MAX_SEARCHED;
 }
 
-/* Lists the datacenters with idle GPUs and fills their entries. *adopted: a
- * better plan replaced the plan meanwhile. */
+/* Fills the plan's entries for all datacenters with idle GPUs. *adopted: a
+ * better plan was found and replaced the plan, so the entries are invalid. */
 static lh_status explain_all(const lh_plan_options *options, lhi_arena *mem,
                              lh_plan *plan, bool *adopted, lh_error *err)
 {

@@ -104,8 +104,9 @@ static lh_status widen_mtp_message(const lhi_layout_builder *b, uint32_t from,
     return LH_OK;
 }
 
-/* Adds the link from stage `from` to stage `to`, with the longest message time
- * of all replica groups. */
+/* Adds the link from stage `from` to stage `to` to the pipeline, with the
+ * latency and transfer time of the replica group whose message takes
+ * longest. */
 static lh_status add_link(lhi_layout_builder *b, uint32_t from, uint32_t to,
                           lh_error *err)
 {
@@ -218,8 +219,8 @@ static lh_status share_links(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Formats the names of the links on the ring through a stage's datacenters,
- * each link once. */
+/* Formats the names of the links that the data-parallel ring through a stage's
+ * datacenters uses, each link once. */
 static void format_ring_name(lhi_layout_builder *b,
                              const lhi_stage_placement *spread, lhi_text *out)
 {
@@ -241,7 +242,8 @@ static void format_ring_name(lhi_layout_builder *b,
     }
 }
 
-/* Checks whether two stages use the same datacenters in the same order. */
+/* Checks whether two stages' replicas use the same datacenters in the same
+ * order, so that their data-parallel rings use the same links. */
 static bool have_same_ring(const lhi_stage_placement *a,
                            const lhi_stage_placement *b)
 {
@@ -251,8 +253,8 @@ static bool have_same_ring(const lhi_stage_placement *a,
     return same;
 }
 
-/* Checks whether a chunk's data-parallel GPUs are on several nodes of one
- * datacenter, for all parameters or for expert replicas; the result is in
+/* Checks whether a chunk's data-parallel group, of all parameters or of the
+ * expert replicas, has ranks on several nodes of one datacenter; result in
  * *leaves. */
 static lh_status leaves_node(const lhi_layout_builder *b,
                              const lhi_stage_placement *spread, uint32_t chunk,
@@ -311,8 +313,9 @@ static lh_status name_dp_links(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the link from device `from` to device `to` unless it exists.
- * b->last_link and b->link_before chain a device's links, latest first. */
+/* Adds the link from device `from` to device `to` to the pipeline unless it
+ * exists or both are equal. b->last_link and b->link_before chain each device's
+ * links, latest first. */
 static lh_status add_hop(lhi_layout_builder *b, uint32_t from, uint32_t to,
                          lh_error *err)
 {
@@ -467,9 +470,9 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     return as_configured;
 }
 
-/* Builds a configuration's pipeline into `built`. `known`: chunk-cost cache;
- * `parts`: receives the memory parts per device; both may be NULL.
- * LH_EUNSUPPORTED: more chunks than layers. */
+/* Builds a configuration's pipeline into `built`. `known`: cache of placement
+ * and chunk costs; `parts`: receives each device's memory parts; either may be
+ * NULL. LH_EUNSUPPORTED: more chunks than layers. */
 static lh_status build_config(const lh_job *job, const lhi_config *config,
                               lhi_build_cache *known, lh_plan_memory *parts,
                               lhi_built_layout *built, lh_error *err)

@@ -8,9 +8,9 @@
 
 typedef struct lhi_build_cache lhi_build_cache;
 
-/* Creates an empty chunk-cost and placement cache for one layout. */
+/* Creates an empty cache of the placement and chunk costs of one layout. */
 lh_status lhi_build_cache_make(lhi_build_cache **out, lh_error *err);
-/* Frees the chunk-cost cache; NULL is allowed. */
+/* Frees a cache of placement and chunk costs; NULL is allowed. */
 void lhi_build_cache_free(lhi_build_cache *known);
 
 /* Places all ranks like lhi_layout_place(), or returns the cached placement;

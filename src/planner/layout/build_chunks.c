@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Replaces the times of *pass by those of `other` if their sum, F, D and W, is
- * larger. */
+/* Replaces the pass times *pass by `other` if F, D and W of `other` take longer
+ * in total. */
 static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)
@@ -33,8 +33,9 @@ static bool has_measured(lh_cost_source source)
     return source == LH_COST_PROFILE || source == LH_COST_MIXED;
 }
 
-/* Returns the cost source of two parts together: their common source, else
- * mixed if one was measured. */
+/* Returns the cost source of a sum of two costs: the common source or, if they
+ * differ, "mixed" if one was measured, else the estimate by efficiencies of
+ * parts. */
 static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
 {
     if (x == y)
@@ -187,7 +188,8 @@ static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
     return true;
 }
 
-/* Copies the costs per datacenter, if there are any, to an equivalent chunk. */
+/* Copies chunk `from`'s costs in every datacenter to the equivalent chunk `to`;
+ * does nothing if no costs per datacenter are kept (equal microbatches). */
 static void copy_site_costs(lhi_layout_builder *b, uint32_t from, uint32_t to)
 {
     const size_t n = b->job->n_datacenters;

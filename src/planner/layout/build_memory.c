@@ -18,14 +18,16 @@ typedef struct device_memory {
     double activations;         /* of one microbatch in every chunk */
 } device_memory;
 
-/* Returns the cost of chunk `c` in the i-th datacenter of its stage. */
+/* Returns the cost of chunk `c` in the i-th datacenter that has replicas of its
+ * stage. */
 static const lh_cost *get_cost(const lhi_layout_builder *b, uint32_t c,
                                uint32_t i)
 {
     return &b->site_costs[(size_t)c * b->job->n_datacenters + i];
 }
 
-/* Computes a device's memory in the i-th datacenter of its stage. */
+/* Computes the memory of stage `d`'s device in the i-th datacenter with
+ * replicas of the stage: limit, static memory, and room for activations. */
 static device_memory measure_device(const lhi_layout_builder *b, uint32_t d,
                                     uint32_t i)
 {
@@ -48,8 +50,8 @@ static device_memory measure_device(const lhi_layout_builder *b, uint32_t d,
     return out;
 }
 
-/* Checks whether a device's memory `a` holds the activations of fewer
- * microbatches than `b`. */
+/* Checks whether a device with memory `a` has room for the activations of fewer
+ * microbatches than one with memory `b`. */
 static bool is_fuller(const device_memory *a, const device_memory *b)
 {
     if (a->room <= 0 || b->room <= 0)
@@ -57,8 +59,8 @@ static bool is_fuller(const device_memory *a, const device_memory *b)
     return a->room * b->activations < b->room * a->activations;
 }
 
-/* Sets the static memory and the memory parts of a device's chunks to those in
- * the i-th datacenter of its stage. */
+/* Sets the static memory of stage `d`'s chunks, and its memory parts, to the
+ * values in the i-th datacenter with replicas of the stage. */
 static void set_static(lhi_layout_builder *b, uint32_t d, uint32_t i)
 {
     int64_t workspace = 0, buffers = 0;
@@ -81,8 +83,9 @@ static void set_static(lhi_layout_builder *b, uint32_t d, uint32_t i)
     }
 }
 
-/* Sets the activations of a device's chunks: the largest of all datacenters,
- * scaled by `room`, the memory for activations in the fullest one. */
+/* Sets the activation bytes of stage `d`'s chunks to the largest of all its
+ * datacenters, each scaled to `room`: the bytes free for activations in the
+ * fullest datacenter. */
 static void set_activations(lhi_layout_builder *b, uint32_t d, double room)
 {
     const uint32_t n = b->places.stages[d].n_sites;

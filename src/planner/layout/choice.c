@@ -52,8 +52,8 @@ static const char *name_chunk_counts(lhi_chunk_layout chunks)
                                              : "one or two chunks";
 }
 
-/* Rejects the job's `layout.schedule` with its line number and the reason
- * `why`. */
+/* Fails with LH_EINPUT at the job's `layout.schedule`; `why`: the reason why
+ * the value is invalid. */
 static lh_status refuse_schedule(const lh_job *job, const char *why,
                                  lh_error *err)
 {

@@ -16,29 +16,30 @@ typedef enum lhi_schedule_request {
     LHI_REQUEST_METHOD,  /* only the named method */
 } lhi_schedule_request;
 
-/* Returns the kind of schedule that the job requests: any, an optimal one, or
- * one method. */
+/* Returns the kind of schedule that the job requests: any (no schedule given or
+ * "auto"), an optimal one, or one method. */
 lhi_schedule_request lhi_schedule_requested(const lh_job *job);
 
 /* Checks whether the job's schedule allows this chunk placement. Pipelines with
  * one rank allow any, because placements are the same. */
 bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement);
 
-/* Checks the job's schedule. LH_EINPUT: layout.schedule is no method, or none
- * for the chunks per device that the job fixes. */
+/* Checks the job's key layout.schedule. LH_EINPUT: it names no method, or one
+ * that the fixed chunks per device or slices do not allow. */
 lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
-/* Checks that layout.sharding applies, meaning replicas in several datacenters.
- * Plans made without this check can still be read. */
+/* Checks that layout.sharding applies to the job: sharding within each
+ * datacenter needs several datacenters; LH_EINPUT otherwise. Only for new
+ * plans: older files may have the key. */
 lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 
-/* Returns the least ZeRO stage that any parameter has in an elastic plan (which
- * shards only shares of the state). */
+/* Returns the ZeRO stage of an elastic plan that every parameter has at least:
+ * such plans shard only a share of gradients and parameters. */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
 /* Returns a choice's configuration. An elastic plan's layout has no
  * recomputation; `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice);
 
-/* Resets a choice to one without schedule: no times and no memory. */
+/* Resets a plan candidate to one without schedule: times unknown, memory 0. */
 void lhi_choice_clear(lh_choice *choice);
 
 /* Sets the choice's peak memory and limit to those of the device with the least
@@ -52,8 +53,8 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_pipeline *limits);
 
-/* Checks whether a status means that this layout is impossible while others may
- * work. Other failures are fatal. */
+/* Checks whether an error status only means that this layout is impossible, so
+ * that a search continues with others. */
 bool lhi_layout_is_infeasible(lh_status status);
 
 #endif

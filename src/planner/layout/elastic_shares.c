@@ -82,8 +82,9 @@ make_times(const lh_chunk *plain, const lhi_chunk_sharded *sharded, bool shares)
     return t;
 }
 
-/* Sets the chunk's gather before its first pass and reduction after its last;
- * only the `first` chunk of a device has them. */
+/* Sets the times of an elastic-plan chunk's gather before its first pass and
+ * reduction after its last, by the sharded shares; 0 unless it is the device's
+ * first chunk (`first`). */
 static void set_end_communication(const lh_elastic_case *g,
                                   const lh_elastic_plan *plan,
                                   const lhi_elastic_times *t, bool first,

@@ -56,14 +56,15 @@ void lhi_evaluation_cache_free(lhi_evaluation_cache *tried)
 
 /* --- known results -------------------------------------------------------- */
 
-/* Checks whether a hash-table entry is unused. */
+/* Checks whether an entry of the cache's hash table is unused: its fingerprint
+ * is 0. */
 static bool is_empty(const entry *e)
 {
     return e->of.a == 0 && e->of.b == 0;
 }
 
-/* Returns the hash-table entry for the fingerprint `of`, or the empty entry
- * where it belongs (linear probing). */
+/* Returns the hash-table entry with fingerprint `of` (hash of pipeline and
+ * method), or the empty entry where it would be stored (linear probing). */
 static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
 {
     uint32_t at = (uint32_t)(of.a >> 32) & (t->room - 1);
@@ -73,8 +74,8 @@ static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
     return &t->all[at];
 }
 
-/* Ensures that at least half of the table stays free for one more entry;
- * returns false without memory. */
+/* Doubles the hash table if it is more than half full; returns false on
+ * allocation failure, or at the largest size. */
 static bool ensure_capacity(lhi_evaluation_cache *t)
 {
     if (2 * t->n < t->room)
@@ -95,8 +96,8 @@ static bool ensure_capacity(lhi_evaluation_cache *t)
     return true;
 }
 
-/* Looks up a method's result by the fingerprint of pipeline and method. Returns
- * false if it is not cached. */
+/* Looks up a schedule method's result by `of`, the fingerprint of pipeline and
+ * method. Returns false if it is not in the cache. */
 static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
                      lhi_method_outcome *out)
 {
@@ -109,8 +110,8 @@ static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
     return known;
 }
 
-/* Stores a schedule method's result under the fingerprint `of` pipeline and
- * method. Without memory the result is not cached. */
+/* Stores a schedule method's result under `of`, the fingerprint of pipeline and
+ * method; without memory, the cache stays unchanged. */
 static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
                         const lhi_method_outcome *outcome)
 {
@@ -129,7 +130,8 @@ static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
 
 /* --- new results ---------------------------------------------------------- */
 
-/* Returns the idle fraction of all devices over the makespan. */
+/* Returns the share of all devices' time, over the makespan, in which they are
+ * idle. */
 static double compute_bubble_ratio(const lh_pipeline *p,
                                    const lh_schedule *schedule,
                                    int64_t makespan_ns)

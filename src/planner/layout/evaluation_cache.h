@@ -15,9 +15,10 @@
 
 /* A cache in which all evaluations have the same sub-blocks. Thread-safe. */
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
-/* Creates an empty schedule-result cache. */
+/* Creates an empty cache of schedule results: outcomes of methods by the
+ * fingerprint of pipeline and method. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
-/* Frees the schedule-result cache; NULL is allowed. */
+/* Frees a cache of schedule results; NULL is allowed. */
 void lhi_evaluation_cache_free(lhi_evaluation_cache *tried);
 
 /* Outcome of a method on a pipeline. */

@@ -121,8 +121,9 @@ typedef struct lhi_built_layout {
     int64_t communication_ns, zero_wait_ns;
 } lhi_built_layout;
 
-/* Returns the job with the recomputation and ZeRO stage of the configuration.
- */
+/* Returns a copy of the job with the recomputation and ZeRO stage of the
+ * configuration; ZeRO-1 for elastic plans, which shard by operations of their
+ * own. */
 lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
 /* Returns the number of GPUs of one pipeline rank: tensor x context. */
