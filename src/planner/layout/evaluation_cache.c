@@ -167,9 +167,10 @@ static lh_status evaluate_schedule(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Runs a schedule method on a pipeline and simulates the result. `sub_blocks`:
- * parts into which `greedy` splits a W pass. If the method does not apply, *out
- * has the reason and the function succeeds. */
+/* Runs a schedule method on a pipeline and simulates the result into *out.
+ * `sub_blocks`: number of parts into which method `greedy` splits a W pass. If
+ * the method does not apply, succeeds with *schedule NULL and the reason in
+ * out->why. */
 static lh_status run_method(const lh_pipeline *p, const char *method,
                             uint32_t sub_blocks, lhi_arena *mem,
                             lhi_method_outcome *out, lh_schedule **schedule,

@@ -80,8 +80,9 @@ lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
     return LH_OK;
 }
 
-/* Computes a layer partition's iteration time under the trial's method, in ns;
- * INT64_MAX: it does not work, or its lower bound is useless_ns or more. */
+/* Computes the iteration time of layer partition `layers` under the trial's
+ * schedule method, in ns; INT64_MAX: it does not work, or its lower bound is
+ * useless_ns or more. Callback of the partition search. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t useless_ns, int64_t *ns, lh_error *err)
 {
@@ -152,8 +153,9 @@ enum {
     MAX_REBALANCED_LAYERS = 8 /* layers, for EVEN_WORK */
 };
 
-/* Returns the weight of chunk c of n in a starting partition: layers relative
- * to the even partition, by `shape` (such as RISING). */
+/* Returns the weight of chunk c of n in a starting partition of the hill
+ * climbing: its layers relative to an even partition. `shape`: the partition's
+ * form, such as RISING (more layers in later chunks). */
 static double get_weight(int shape, uint32_t c, uint32_t n)
 {
     double x = (double)c / (n - 1);
@@ -180,8 +182,9 @@ typedef struct loads {
     uint32_t n_most; /* device count at the maximum */
 } loads;
 
-/* Computes each device's work (F, D and W times) under a layer partition, the
- * largest work, and the devices with it. */
+/* Computes each device's load (its F, D and W times per microbatch) under layer
+ * partition `layers`, the largest load, and how many devices have it. If the
+ * partition cannot be built, the largest load is INFINITY. */
 static lh_status compute_loads(trial *t, const uint32_t *layers, loads *out,
                                lh_error *err)
 {
@@ -220,9 +223,9 @@ static bool is_more_even(const loads *a, const loads *b)
     return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
 }
 
-/* Makes the first move of one layer from a chunk of device `from` to one of
- * device `to` that evens out the loads `now`. *next receives the new loads,
- * and *moved whether there was one. */
+/* Moves one layer from a chunk of device `from` to a chunk of device `to`, if
+ * some such move makes the device loads more even than `now`; takes the first.
+ * *next: the new loads; *moved: false if no move does. */
 static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
                             uint32_t to, const loads *now, uint32_t *layers,
                             loads *next, bool *moved, lh_error *err)
@@ -288,7 +291,7 @@ typedef struct start {
 /* Builds the starting partitions of the hill climbing into `starts`.
  * room[0..n-1] is the given partition; each start deviates from it by
  * `strength`, 0 to 1 (full weights of get_weight()). `like`: partition of
- * another layout, or NULL. `speed` is scratch with n entries. */
+ * another layout, or NULL. `speed`: scratch, n entries. */
 static void build_starts(const lhi_partition *p, const uint32_t *like,
                          double strength, double *speed, uint32_t *room,
                          start *starts)
@@ -311,8 +314,8 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
     }
 }
 
-/* Times the starting partitions until `most` partitions are timed in all calls.
- * Sets *works if at least one of them is feasible. */
+/* Times the starting partitions by simulation until `most` partitions are timed
+ * in all calls together. Sets *works if at least one of them is feasible. */
 static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
                              start *starts, bool *works, lh_error *err)
 {
@@ -328,9 +331,9 @@ static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
     return LH_OK;
 }
 
-/* Times the given partition with one layer moved, for each move until one is
- * feasible, or `most` partitions are timed in all; the feasible partition
- * becomes a start. */
+/* Times the given partition with one layer moved, for each possible move until
+ * one is feasible or `most` partitions are timed in all calls together. The
+ * feasible partition becomes a start of the hill climbing. */
 static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
                            start *starts, lh_error *err)
 {
@@ -407,8 +410,8 @@ static lh_status climb_from_starts(lhi_partition *p, uint64_t most,
     }
 }
 
-/* Copies the configuration's layers per chunk; the even partition if it has
- * none. */
+/* Copies the layers per chunk of the trial's configuration, or an even
+ * partition if it has none, into layers[0..n-1]. */
 static void get_input_layers(const trial *t, uint32_t n, uint32_t *layers)
 {
     uint32_t first;
@@ -487,16 +490,16 @@ typedef struct random_walk {
     int64_t best_ns;
 } random_walk;
 
-/* Checks whether the budget of partitions is used up or the caller stops the
- * search. */
+/* Checks whether the random search has timed as many partitions as its budget
+ * allows, or the caller asks to stop. */
 static bool is_over_budget(const random_walk *s)
 {
     return s->p.n_timed >= s->how->max_partitions ||
            (s->how->should_stop && s->how->should_stop(s->how->context));
 }
 
-/* Times the sampled partition s->drawn if no device's load exceeds s->most;
- * stores it if it is at least as fast as the best so far. */
+/* Times the sampled partition s->drawn if no device's load exceeds s->most, and
+ * stores it if it is at least as fast as the best partition so far. */
 static lh_status time_sample(random_walk *s, lh_error *err)
 {
     int64_t ns;
@@ -516,9 +519,9 @@ static lh_status time_sample(random_walk *s, lh_error *err)
     return LH_OK;
 }
 
-/* Distributes each device's s->totals layers over its chunks into s->drawn,
- * with fewer layers in its first chunk and still fewer in its last. The
- * pipeline then fills, and reaches the first D, sooner. */
+/* Distributes s->totals[d] layers of each device d over its chunks into
+ * s->drawn, with fewer layers in its first chunk and still fewer in its last:
+ * the pipeline then fills, and reaches the first D, sooner. */
 static void build_rounds(random_walk *s)
 {
     const lhi_config *config = &s->t.config;

@@ -7,8 +7,8 @@
 #include "planner/layout/evaluation_cache.h"
 #include "planner/layout/layout.h"
 
-/* Returns the largest ratio between the layers of two chunks that the options
- * allow. */
+/* Returns the largest ratio between the numbers of layers in two chunks that
+ * the options allow in a layer partition. */
 double lhi_layer_partition_ratio(const lh_plan_options *options);
 
 /* Returns the largest ratio between the layers of two chunks in any plan of the

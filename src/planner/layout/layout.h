@@ -45,8 +45,8 @@ typedef struct lhi_stage_placement {
     const lh_cost_run *runs; /* the GPUs of its replicas */
 } lhi_stage_placement;
 
-/* Returns the datacenters and GPUs of a stage as a layer range of the cost
- * model; layers and datacenter stay open. */
+/* Returns a layer range for the cost model with the datacenters and GPUs of a
+ * stage's replicas; its layers and the datacenter to compute stay open. */
 lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
 
 /* Returns the smallest replica count that the stage has in one of its
@@ -145,10 +145,9 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_arena *mem, lhi_layout_placement *out,
                            lh_error *err);
 
-/* Computes the group of replicas that share state: sites[stage * data +
- * replica]. Replicas of a stage with the same number share its state. With
- * hybrid sharding the number is the datacenter; with ZeRO 0 each replica has
- * its own. Errors as for lhi_layout_place(). */
+/* Computes sites[stage * data + replica], the group within which a replica
+ * shares (shards) a stage's state: its datacenter or, with `zero` (the ZeRO
+ * stage) 0, a group of its own. Errors as for lhi_layout_place(). */
 lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 

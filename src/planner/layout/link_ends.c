@@ -27,8 +27,8 @@ static bool find_site(const lh_job *job, const char *name, uint32_t *out)
     return false;
 }
 
-/* Returns the number of GPUs that send at once over a link: the smaller of
- * message and data-parallel flows, so that each gets the largest share; 0: none
+/* Returns how many GPUs send over a link at once, for the rate of one of them:
+ * the smaller of its message and data-parallel flows that is not 0; 0: none
  * send. */
 static double count_senders(const lh_link_advice *a)
 {
@@ -37,8 +37,9 @@ static double count_senders(const lh_link_advice *a)
     return (double)(m && (!d || m < d) ? m : d);
 }
 
-/* Computes the rate of one link with and without its ends' windows.
- * Returns false if the ends reduce it by less than 1 %. */
+/* Computes one link's rate per sender into *out, with and without the window
+ * (bytes in flight) of its ends. Returns false if the windows reduce it by less
+ * than 1 %, or the link is unused or measured. */
 static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
                        lh_ends_limit *out)
 {

@@ -5,16 +5,16 @@
 
 #include <inttypes.h>
 
-/* Returns the separator before the next item of a list: empty for the first,
- * else ", ". */
+/* Returns the separator before the next item of the list in `t`: "" for the
+ * first, else ", ". */
 static const char *get_separator(const lhi_text *t)
 {
     return t->len ? ", " : "";
 }
 
-/* Adds a degree's `name` and `value` to the text if the job sets it outside the
- * search space. `looked_at`: the search covers the value, so nothing is added.
- */
+/* Appends a degree's `name` and `value` to the text if the job fixes a value
+ * that the search would not try. `looked_at`: the search covers the value, so
+ * nothing is appended. */
 static void add_degree(lhi_text *t, const char *name, uint32_t value,
                        bool looked_at)
 {
@@ -22,7 +22,8 @@ static void add_degree(lhi_text *t, const char *name, uint32_t value,
         lhi_text_printf(t, "%s%s %" PRIu32, get_separator(t), name, value);
 }
 
-/* Checks whether the layout's partition has a chunk without layers. */
+/* Checks whether the layer partition of layout `l` has a chunk without
+ * layers. */
 static bool has_empty_chunk(const lh_layout *l)
 {
     for (uint32_t i = 0; i < l->n_chunk_layers; i++)

@@ -96,8 +96,9 @@ typedef struct enumeration {
     int64_t *best_ns;
 } enumeration;
 
-/* Times every allowed partition recursively: chunks from `at` on share `left`
- * layers; earlier chunks have `least` to `most` layers. */
+/* Times every allowed partition recursively: distributes `left` layers over
+ * chunks `at` and later. The chunks before have their layers, from `least` to
+ * `most` each. */
 static lh_status enumerate_partitions(enumeration *w, uint32_t at,
                                       uint32_t left, uint32_t least,
                                       uint32_t most, lh_error *err)
@@ -135,9 +136,10 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
     return status;
 }
 
-/* Sets chunks `a` and `b` to `at_a` and `at_b` layers and times the partition.
- * Reverts the change unless it is an improvement; with steepest descent always,
- * because `best` has the copy. */
+/* Sets chunks `a` and `b` to at_a and at_b layers and times the partition; a
+ * faster one is copied to `best`. Then restores both chunks, unless the change
+ * is an improvement and the descent takes the first one instead of the
+ * steepest. */
 static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
                             uint32_t at_a, uint32_t at_b, uint32_t *layers,
                             uint32_t *best, int64_t *best_ns, lh_error *err)
@@ -228,8 +230,9 @@ static void sample_partition(const lhi_partition *p, lhi_random *random,
         layers[c] = p->n_layers / n + (c < p->n_layers % n);
 }
 
-/* Times random partitions, which are stored in `drawn`; samples[] receives
- * their numbers and times, *best and *best_ns the fastest. */
+/* Times random partitions and stores them in `drawn`, one after another.
+ * samples[]: their numbers and times; *best and *best_ns: the fastest partition
+ * so far, with its time. */
 static lh_status sample_partitions(lhi_partition *p,
                                    const lhi_partition_sampling *how,
                                    lhi_random *random, sample *samples,
@@ -246,8 +249,9 @@ static lh_status sample_partitions(lhi_partition *p,
     return LH_OK;
 }
 
-/* Times random one-layer moves from the partition `layers`, which is
- * unchanged; *best and *best_ns receive a faster partition. */
+/* Times random moves of one layer from the sampled partition `layers`, which
+ * stays unchanged. *best and *best_ns receive a partition that is faster than
+ * the best so far. */
 static lh_status improve_samples(lhi_partition *p,
                                  const lhi_partition_sampling *how,
                                  lhi_random *random, uint32_t *layers,

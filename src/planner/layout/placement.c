@@ -44,8 +44,9 @@ static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
     return sites;
 }
 
-/* Places consecutive stages, each with all its replicas, in the job's order:
- * each datacenter takes as many as fit. LH_EUNSUPPORTED: not all fit. */
+/* Places the pipeline in the job's order of datacenters: each datacenter takes
+ * as many consecutive stages, with all their replicas, as fit. LH_EUNSUPPORTED:
+ * some stages do not fit. */
 static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
                                           lhi_arena *mem, const lh_sites **out,
                                           lh_error *err)
@@ -77,7 +78,9 @@ static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Places whole replicas: equally many in each datacenter. */
+/* Places whole replicas, equally many in each datacenter of the job.
+ * LH_EUNSUPPORTED: the numbers do not divide or a datacenter has too few
+ * GPUs. */
 static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
                                        lhi_arena *mem, const lh_sites **out,
                                        lh_error *err)
@@ -146,11 +149,10 @@ typedef struct part_gpus {
     bool shifted;     /* at other GPUs than with dense packing */
 } part_gpus;
 
-/* Returns the least distance, in GPUs, between the starts of consecutive blocks
- * of `size` GPUs at which every block uses as few nodes of `node` GPUs as
- * possible. The offsets of block starts within a node are the multiples of g,
- * the greatest common divisor of distance and `node`; the largest offset,
- * node - g, uses no additional node if g > (size - 1) % node. */
+/* Returns the least distance, in GPUs, between the starts of blocks of `size`
+ * GPUs at which every block uses as few nodes of `node` GPUs as possible.
+ * Blocks start at multiples of g within a node, the greatest common divisor of
+ * distance and `node`; no start adds a node if g > (size - 1) % node. */
 static uint64_t align_blocks(uint64_t size, uint64_t node)
 {
     uint64_t spacing = size;
@@ -160,8 +162,9 @@ static uint64_t align_blocks(uint64_t size, uint64_t node)
     return spacing;
 }
 
-/* Computes the GPUs of a part, which begins after the `used` first GPUs of its
- * datacenter. */
+/* Computes which GPUs of a datacenter a part of the pipeline (consecutive
+ * stages) uses with this packing, if the datacenter's first `used` GPUs are
+ * taken: first block, distance between blocks, and end. */
 static part_gpus find_part_gpus(const lh_job *job, const lh_layout *l,
                                 lh_packing packing, uint32_t replicas,
                                 const lh_site_stages *part, uint64_t used)
@@ -315,8 +318,8 @@ static lh_status find_stage_placement(placement_builder *p, uint32_t s,
     return LH_OK;
 }
 
-/* Lists the GPU runs (consecutive GPUs) of a stage's replicas, sorted by
- * datacenter and then by GPU. */
+/* Lists the blocks of consecutive GPUs on which a stage's replicas lie, sorted
+ * by datacenter and then by GPU, into the stage's placement. */
 static lh_status find_runs(placement_builder *p, uint32_t s, lh_error *err)
 {
     uint32_t n_groups = p->sites->n_groups, P = p->layout->pipeline;
@@ -409,9 +412,9 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
     return false;
 }
 
-/* Estimates the gradient and parameter bytes per GPU that a stage's
- * data-parallel ring carries. An approximation: only the order of datacenters
- * in the ring depends on it. */
+/* Estimates the bytes of gradients and parameters per GPU that a stage's
+ * data-parallel ring carries in an iteration. Only the order of datacenters in
+ * the ring depends on it. */
 static double estimate_ring_bytes(const placement_builder *p,
                                   const lhi_stage_placement *spread)
 {

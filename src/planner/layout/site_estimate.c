@@ -32,8 +32,8 @@ static double compute_replica_bytes(const lhi_placement_case *c)
 }
 
 /* Counts the flows on the link that replica group `g` crosses at the current
- * stage boundary: one per GPU, over all groups whose pipelines cross the same
- * link here. */
+ * boundary between stages: one per GPU, over all groups whose pipelines use
+ * that link here. */
 static double count_flows(const placement_estimate *r, uint32_t g)
 {
     double replicas = 0;

@@ -10,8 +10,9 @@ typedef struct draft_filler {
     lhi_placement_draft *out;
 } draft_filler;
 
-/* Returns the number of stages that fit into the datacenter of a pipeline part,
- * with `r` replicas each; 0: none, or fewer than the part requires. */
+/* Returns how many stages of a pipeline part fit into its datacenter with `r`
+ * replicas each: all stages that the part requires, or as many as possible if
+ * it is open; 0: not enough fit. */
 static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part,
                                      uint32_t r)
 {

@@ -86,23 +86,24 @@ static void improve_by_2opt(placement_generator *m)
     }
 }
 
-/* Empties a draft placement: no groups and no parts. */
+/* Empties a draft placement (replica groups, each a list of datacenters with
+ * numbers of stages). */
 static void clear_draft(lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
 }
 
-/* Appends a replica group without parts to a draft placement; its replica count
- * is open (0). */
+/* Appends a replica group without datacenters to a draft placement; its number
+ * of replicas is open (0). */
 static void add_group(lhi_placement_draft *d)
 {
     d->replicas[d->n_groups++] = 0;
     d->from[d->n_groups] = d->n_parts;
 }
 
-/* Appends datacenter `i` as a pipeline part to the draft's last group, with an
- * open stage count. */
+/* Appends datacenter `i` to the last replica group's pipeline in a draft
+ * placement; its number of stages is open (0). */
 static void add_part(const placement_generator *m, lhi_placement_draft *d,
                      uint32_t i)
 {
@@ -111,9 +112,9 @@ static void add_part(const placement_generator *m, lhi_placement_draft *d,
     d->from[d->n_groups] = d->n_parts;
 }
 
-/* Cuts the first `length` datacenters of `order` into `k` contiguous groups
- * with about equal GPU counts. Passes the resulting draft placement to the
- * callback m->take. */
+/* Cuts the first `length` datacenters of `order` into `k` contiguous replica
+ * groups with about equal GPU counts, and passes the resulting draft placement
+ * to the callback m->take. */
 static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
                           uint32_t length, uint32_t k, lh_error *err)
 {
@@ -169,9 +170,9 @@ static lh_status add_order(const placement_generator *m, const uint32_t *order,
     return LH_OK;
 }
 
-/* Generates groups of datacenters by agglomerative clustering: merges the two
- * closest groups repeatedly. Within a group, the datacenters are in the order
- * that the search found best. */
+/* Generates draft placements by agglomerative clustering: merges the two
+ * closest groups of datacenters repeatedly. Within a group, the datacenters are
+ * in the order that the search found best. */
 static lh_status add_clusters(placement_generator *m, lh_error *err)
 {
     uint32_t n = m->n;
@@ -210,7 +211,7 @@ static lh_status add_clusters(placement_generator *m, lh_error *err)
     return LH_OK;
 }
 
-/* Estimates the message time per iteration between all pairs of datacenters, in
+/* Estimates the message time per iteration between every two datacenters, in
  * ns, into m->hop. */
 static lh_status read_hops(placement_generator *m, lh_error *err)
 {

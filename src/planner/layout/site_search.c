@@ -96,8 +96,8 @@ static lh_status check_duplicate(placement_search *f, uint64_t hash,
 
 /* ---- kept placements ---- */
 
-/* Returns the index of the slowest placement in f->kept that may be dropped;
- * n_kept if there is none. */
+/* Returns the index of the slowest placement in f->kept that is not marked to
+ * stay; n_kept if all are marked. */
 static uint32_t find_worst(const placement_search *f)
 {
     for (uint32_t i = f->n_kept; i > 0; i--)
@@ -107,7 +107,7 @@ static uint32_t find_worst(const placement_search *f)
 }
 
 /* Stores a draft placement in f->kept, sorted by estimated time, if it is among
- * the LHI_MOST_SITES fastest. `always`: it is never dropped. */
+ * the LHI_MOST_SITES fastest. `always`: marks it to stay, however slow. */
 static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d,
                             bool always, lh_error *err)
 {
@@ -204,8 +204,9 @@ static lh_status add_complete(placement_search *f, lhi_placement_draft *d,
     return keep_draft(f, d, always, err);
 }
 
-/* Completes a draft placement by each rule for splitting stages, and stores the
- * results. */
+/* Completes a draft placement by each rule for distributing stages over
+ * datacenters, and stores the results. Callback of the generators; `context`:
+ * the search. */
 static lh_status add_completions(void *context, const lhi_placement_draft *open,
                                  lh_error *err)
 {

@@ -47,8 +47,8 @@ static bool is_allowed(uint32_t value, uint32_t want)
 static lhi_space_visit count_one; /* also runs on other threads than the
                                    * search's */
 
-/* Checks whether the target framework accepts the values that the configuration
- * has decided so far. Stores the reason for a refusal. */
+/* Checks whether the target framework can run the values that the configuration
+ * has decided so far; stores the reason for the first refusal. */
 static bool is_accepted(const expansion *g)
 {
     lh_error why = {0};
@@ -103,8 +103,8 @@ bool lhi_space_chunks(uint32_t chunks)
 
 /* --- tensor, context, expert, micro_batch -------------------------------- */
 
-/* Visits the microbatch sizes that divide the global batch: the job's, or
- * powers of two. */
+/* Visits child configurations in the search tree with each microbatch size that
+ * divides the global batch: the job's, or powers of two. */
 static lh_status add_micro_batches(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -157,7 +157,8 @@ static bool suits_expert(const expansion *g, uint32_t ep)
     return ep == 1 || (experts > 0 && experts % ep == 0);
 }
 
-/* Visits the expert degrees, each with its expert tensor degree. */
+/* Visits child configurations with each expert degree that the job allows, with
+ * the expert tensor degree of the job or, without one, 1. */
 static lh_status add_experts(expansion *g, lh_error *err)
 {
     const lh_job *job = g->space->job;
@@ -177,8 +178,8 @@ static lh_status add_experts(expansion *g, lh_error *err)
     return LH_OK;
 }
 
-/* Visits the tensor and context degrees, with the expert degrees and microbatch
- * sizes of each. */
+/* Visits child configurations with each pair of tensor and context degrees that
+ * the job allows, and for each all expert degrees and microbatch sizes. */
 static lh_status add_groups(expansion *g, lh_error *err)
 {
     uint32_t gpus = g->space->job->n_gpus;
@@ -196,8 +197,8 @@ static lh_status add_groups(expansion *g, lh_error *err)
 
 /* --- recomputation ------------------------------------------------------- */
 
-/* Visits the kinds of recomputation: the job's own, or none, selective and
- * full. */
+/* Visits child configurations with each kind of recomputation: the job's own,
+ * or none, selective and full. */
 static lh_status add_recomputations(expansion *g, lh_error *err)
 {
     const lh_training *t = &g->space->job->training;
@@ -217,7 +218,8 @@ static lh_status add_recomputations(expansion *g, lh_error *err)
 /* --- pipeline, data ------------------------------------------------------ */
 
 /* Checks that a stage's ranks (tensor x context x `data`) divide evenly into
- * groups of expert x expert-tensor ranks. */
+ * groups of expert x expert-tensor ranks, so that every expert has equally
+ * many. */
 static bool does_expert_group_fit(const lh_layout *l, uint32_t data)
 {
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
@@ -242,8 +244,8 @@ static uint64_t count_sequences(const expansion *g, uint32_t data)
                : (uint64_t)data * g->config.layout.micro_batch;
 }
 
-/* Visits every pipeline and data degree that fits and counts them in *n;
- * `visit` false: only counts. */
+/* Visits child configurations with each pair of pipeline and data degrees that
+ * fits, and counts them in *n; if `visit` is false, only counts. */
 static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
                              lh_error *err)
 {
@@ -320,8 +322,9 @@ static bool suits_outermost(const expansion *g, lh_outermost o)
             lhi_outermost_matters(g->space->job, &g->config.layout));
 }
 
-/* Visits a placement with the job's packing on nodes or, if the job has none,
- * with dense and, if that makes a difference, aligned packing. */
+/* Visits child configurations of a placement with the job's packing of ranks on
+ * nodes or, if the job has none, with dense and, if that makes a difference,
+ * aligned packing. */
 static lh_status add_packings(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -333,8 +336,8 @@ static lh_status add_packings(expansion *g, lh_error *err)
     return visit_child(g, err);
 }
 
-/* Visits the outermost parallelisms without placements; stages and replicas get
- * no datacenters. */
+/* Visits child configurations with each outermost parallelism (pipeline or
+ * data), without a placement in datacenters. */
 static lh_status add_outermost(expansion *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
@@ -348,8 +351,8 @@ static lh_status add_outermost(expansion *g, lh_error *err)
     return LH_OK;
 }
 
-/* Visits a placement with the default rank order and, if it makes a difference,
- * with the other one (pipeline or data outermost). */
+/* Visits child configurations of a placement with the default rank order and,
+ * if it makes a difference, with the other one (pipeline or data outermost). */
 static lh_status add_rank_orders(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -363,8 +366,8 @@ static lh_status add_rank_orders(expansion *g, lh_error *err)
     return add_packings(g, err);
 }
 
-/* Visits the placements of stages and replicas in datacenters, each with its
- * rank orders. */
+/* Visits child configurations with each placement of stages and replicas in
+ * datacenters, each with its rank orders. */
 static lh_status add_placements(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -430,8 +433,8 @@ static bool suits_sharding(const expansion *g, uint32_t zero,
            lhi_sharding_matters(g->space->job, &config);
 }
 
-/* Visits the ZeRO stages and kinds of sharding and counts them in *n; `visit`
- * false: only counts. */
+/* Visits child configurations with each ZeRO stage and kind of sharding (full,
+ * hybrid), and counts them in *n; if `visit` is false, only counts. */
 static lh_status add_states(expansion *g, bool visit, uint64_t *n,
                             lh_error *err)
 {
@@ -454,8 +457,9 @@ static lh_status add_states(expansion *g, bool visit, uint64_t *n,
 
 /* --- chunks -------------------------------------------------------------- */
 
-/* Visits the chunks per device with their placements (UD, Loop, Wave) and
- * counts them in *n; `visit` false: only counts. */
+/* Visits child configurations with each number of chunks per device and chunk
+ * placement (UD, Loop, Wave), and counts them in *n; if `visit` is false, only
+ * counts. */
 static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
                                lh_error *err)
 {

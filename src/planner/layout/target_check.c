@@ -16,7 +16,8 @@
 
 /* --- reasons -------------------------------------------------------------- */
 
-/* Fails with LH_EUNSUPPORTED and the text "TARGET why". */
+/* Fails with LH_EUNSUPPORTED and the message `why` after the target framework's
+ * name. */
 static lh_status fail_unsupported(lh_target target, lh_error *err,
                                   const char *why)
 {
@@ -34,13 +35,14 @@ static bool has_bit(uint32_t bits, uint32_t value)
 /* --- Megatron-LM ---------------------------------------------------------- */
 
 /* Checks whether the job overlaps expert-parallel communication with
- * computation. */
+ * computation in a layout with expert parallelism. */
 static bool overlaps_experts(const lh_job *job, const lh_layout *l)
 {
     return job->framework.overlap_expert > 0 && l->expert > 1;
 }
 
-/* Checks that gradients are reduced in the type in which they are stored. */
+/* Checks whether the job reduces gradients in the same type in which it stores
+ * them. */
 static bool supports_gradients(const lh_job *job)
 {
     const lh_framework *f = &job->framework;
@@ -160,8 +162,8 @@ static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Checks whether the configuration recomputes the inputs of 8-bit matrix
- * products (norms, activation functions). */
+/* Checks whether the configuration recomputes norms or activation functions,
+ * whose outputs are inputs of 8-bit matrix products. */
 static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
 {
     if (c->recompute == LH_RECOMPUTE_MODULES)

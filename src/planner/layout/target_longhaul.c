@@ -72,8 +72,8 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 
 /* --- state sharing -------------------------------------------------------- */
 
-/* Counts a stage's replicas that share state with `replica` (equal sites[]),
- * and in *before those of them with a lower number. */
+/* Returns how many of n replicas share state with `replica` (equal sites[]),
+ * itself included; *before: how many of them have a lower number. */
 static uint32_t count_same_site(const uint32_t *sites, uint32_t n,
                                 uint32_t replica, uint32_t *before)
 {

@@ -26,7 +26,8 @@ typedef struct counter {
     uint64_t *at_once;  /* for one pair of stages; indexed like `pairs` */
 } counter;
 
-/* Returns the datacenter of a stage in a replica group. */
+/* Returns the datacenter in which replica group `group` has pipeline stage
+ * `stage`. */
 static uint32_t get_datacenter(const counter *c, uint32_t group, uint32_t stage)
 {
     size_t P = c->config->layout.pipeline;
@@ -115,8 +116,8 @@ typedef struct ring {
     double members; /* in the smallest datacenter */
 } ring;
 
-/* Adds the bytes of `rings` rings over the n datacenters at[], each ring with a
- * buffer of `bytes`, to the traffic of neighbouring pairs. */
+/* Adds the bytes of `rings` rings over the n datacenters at[], each ring
+ * reducing a buffer of `bytes`, to the traffic of neighbouring datacenters. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {
@@ -129,8 +130,8 @@ static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
     }
 }
 
-/* Lists the zones of the i-th member's datacenter in at[]; returns their
- * number, or 0 if an earlier member is one of them. */
+/* Lists the zones of the ring's i-th datacenter in at[]; returns their number,
+ * or 0 if an earlier member of the ring belongs to the same datacenter. */
 static uint32_t list_zones(const counter *c, const ring *r, uint32_t i,
                            uint32_t *at)
 {
@@ -169,8 +170,8 @@ static void count_rings(counter *c, const ring *r, double each, double rounds)
     count_ring(c, firsts, n_firsts, rings * fewest, share / fewest);
 }
 
-/* Counts the bytes that a ring sends to gather and reduce `params` parameters
- * per iteration. */
+/* Counts the traffic in bytes with which a ring of datacenters gathers and
+ * reduces `params` parameters per iteration. */
 static void count_params(counter *c, const ring *r, double params)
 {
     double element = lhi_precision_bytes(c->job->training.precision);
@@ -277,16 +278,17 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the leader ring count: one per share of the experts, or of the other
- * parameters. */
+/* Returns the number of rings between leader GPUs (one GPU per datacenter sends
+ * for its group): one per share of the experts, or of the other parameters. */
 static uint64_t count_leader_rings(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l);
     return job->model->experts && block > l->tensor ? block : l->tensor;
 }
 
-/* Counts the data-parallel flows at once on each link between datacenters: one
- * ring per GPU of the smallest datacenter, or per leader. */
+/* Counts the data-parallel flows at once on each link between neighbouring
+ * datacenters of a ring: one per GPU of the datacenter with the fewest
+ * replicas, or per leader. */
 static void count_flows(counter *c)
 {
     const lh_layout *l = &c->config->layout;
