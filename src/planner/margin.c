@@ -21,7 +21,8 @@ static int64_t compute_margin(const lh_plan_margin *margin, const lh_gpu *gpu)
                          margin->percent / 100 * (double)gpu->memory_bytes);
 }
 
-/* Adds the memory margin to every GPU's reserve in `sites`. */
+/* Adds the plan's memory margin to the reserved memory of every GPU type in
+ * sites[0..n-1]. */
 static void reserve_margin(const lh_plan_margin *margin, uint32_t n,
                            lh_datacenter *sites)
 {
@@ -45,9 +46,9 @@ static int64_t compute_largest_margin(const lh_plan_margin *margin,
     return most;
 }
 
-/* Checks whether a choice works and leaves `margin` bytes free. Unknown, so
- * false, with unequal microbatches: their memory is that of the datacenter with
- * the fewest microbatches, and another one may have fewer bytes free. */
+/* Checks whether a plan candidate is feasible and leaves `margin` bytes free.
+ * Always false with unequal microbatches, whose memory is known for one
+ * datacenter only: another one may have fewer bytes free. */
 static bool leaves_free(const lh_choice *choice, int64_t margin)
 {
     return choice->status == LH_CHOICE_OK &&
@@ -55,8 +56,8 @@ static bool leaves_free(const lh_choice *choice, int64_t margin)
            choice->memory_limit_bytes - choice->peak_memory_bytes >= margin;
 }
 
-/* Replaces *best by `choice` if it leaves `margin` bytes free and has a better
- * objective value. */
+/* Replaces *best by plan candidate `choice` if that leaves `margin` bytes free
+ * and has a better objective value (time or cost). */
 static void keep_if_better(const lh_plan_options *options,
                            const lh_choice *choice, int64_t margin,
                            const lh_choice **best)
@@ -67,8 +68,8 @@ static void keep_if_better(const lh_plan_options *options,
         *best = choice;
 }
 
-/* Returns the memory limit in `job` of the GPUs that have the limit `limit` in
- * `sites`, which are the job's datacenters with the margin in their reserve. */
+/* Converts memory limit `limit` of a GPU in `sites` (the job's datacenters with
+ * the margin reserved) to that GPU's limit in the job, without the margin. */
 static int64_t remove_margin(const lh_job *job, const lh_datacenter *sites,
                              int64_t limit)
 {

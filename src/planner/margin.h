@@ -7,16 +7,17 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Searches the job with the options' memory margin reserved, unless the plan
- * leaves that much free, and stores the result in plan->margin. A result that
- * is better than the plan replaces it: it is valid without the margin too. Does
- * nothing if the options have no margin. Results are in `mem`. */
+/* Searches the best plan that leaves the options' memory margin free on every
+ * GPU, unless the plan does so already, and stores it in plan->margin. If it is
+ * better than the plan, it replaces the plan. Does nothing if the options have
+ * no margin. Results are in `mem`. */
 lh_status lhi_plan_search_with_margin(const lh_plan_options *options,
                                       lhi_arena *mem, lh_plan *plan,
                                       lh_error *err);
 
-/* Replaces plan->margin's choice by the plan if that leaves the margin free, or
- * by a better one of its methods and alternatives that does. */
+/* Completes plan->margin, the best plan that leaves the margin free, after the
+ * search: takes the plan itself if it does, else the best of the margin's own
+ * search, the plan's methods and its alternatives. */
 lh_status lhi_plan_finish_margin(const lh_plan_options *options, lhi_arena *mem,
                                  lh_plan *plan, lh_error *err);
 

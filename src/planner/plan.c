@@ -63,8 +63,8 @@ void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
     snprintf(out, LHI_HASH_TEXT, "fnv1a64:%016" PRIx64, hash);
 }
 
-/* Copies the job's cost-model constants to the plan's job; the job's text does
- * not contain them. */
+/* Copies the job's cost-model constants, if it has its own, to the plan's job,
+ * which is parsed from text without them. */
 static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
                                 lh_error *err)
 {
@@ -111,8 +111,8 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-/* Chooses the plan that is best under jitter (random delays), within the
- * search's time limit. */
+/* Replaces the plan by the one that is best under jitter (random delays and
+ * speeds), within the search's time limit. */
 static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
                                lh_error *err)
 {
@@ -125,7 +125,8 @@ static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
                                   err);
 }
 
-/* Lists the values that the job fixes outside the search space in the plan. */
+/* Lists in the plan the values that the job fixes outside the search space:
+ * values that the search would not try itself. */
 static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 {
     lhi_space space;
@@ -137,9 +138,9 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
     return status;
 }
 
-/* Searches for the plan, also with the memory margin and with idle GPUs; then
- * fills its time breakdown, memory, values outside the search space, and
- * alternatives. */
+/* Runs all searches for the plan: layouts, unequal microbatches, jitter, memory
+ * margin and idle GPUs. Then fills its time breakdown, memory, values outside
+ * the search space, and alternatives. */
 static lh_status find_plan(const lh_plan_options *options,
                            lhi_evaluation_cache *tried, lhi_plan *plan,
                            lh_error *err)
@@ -193,8 +194,8 @@ static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
                     cause.text);
 }
 
-/* Answers the --what-if questions and, if requested, finds the break-even
- * values of links. */
+/* Answers the --what-if questions about other links and, if requested, finds
+ * the break-even values of links. */
 static lh_status evaluate_links(const lh_plan_options *options,
                                 lhi_evaluation_cache *tried, lhi_plan *plan,
                                 lh_error *err)
@@ -211,7 +212,7 @@ static lh_status evaluate_links(const lh_plan_options *options,
 }
 
 /* Checks the job, searches for the plan, and adds link advice, curves,
- * comparisons, memory margin and prices as requested. */
+ * comparisons, memory margin and prices, as the options request. */
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {

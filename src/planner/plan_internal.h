@@ -25,8 +25,8 @@ enum { LHI_HASH_TEXT = 32 };
  * changed input. */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT]);
 
-/* Returns the gap between a choice's makespan and the lower bound for its
- * layout, as a share of the bound; 0: optimal. */
+/* Returns the gap between a plan candidate's makespan and the lower bound on
+ * its layout's schedules, as a share of the bound; 0: optimal. */
 double lhi_choice_gap(const lh_choice *choice);
 
 #endif

@@ -25,7 +25,7 @@ typedef enum lh_choice_status {
     LH_CHOICE_FAILED,  /* method not applicable; iteration_ns is -1 */
 } lh_choice_status;
 
-/* Returns the status's name, such as "ok". */
+/* Returns the name of a plan candidate's status, such as "ok". */
 LH_API const char *lh_choice_status_name(lh_choice_status status);
 
 /* A recomputed operation: fraction of layers on the first and on the last
@@ -88,7 +88,8 @@ typedef struct lh_choice {
     const lh_jitter_result *jitter;
 } lh_choice;
 
-/* Returns the name of a statistic of jitter samples, such as "mean". */
+/* Returns the name of the statistic of jitter samples (mean or 95th percentile)
+ * by which plans are compared. */
 LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
@@ -432,8 +433,8 @@ struct lh_memory_needs {
     lh_fitting_layout key_layout;
 };
 
-/* Returns the target framework's name for messages, such as
- * "Megatron-LM"; static storage. */
+/* Returns the name of the target framework (the program that trains by the
+ * plan) for messages, such as "Megatron-LM"; static storage. */
 LH_API const char *lh_target_display_name(lh_target target);
 /* Returns the version of the target framework against which its rules were
  * checked; static storage. */

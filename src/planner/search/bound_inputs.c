@@ -22,8 +22,8 @@ typedef struct part {
 
 /* --- kinds of layers ------------------------------------------------------ */
 
-/* Groups the model's layers into kinds of equivalent layers, with the number of
- * layers of each kind. */
+/* Groups the model's layers into kinds of equivalent layers (f->kinds), each
+ * with one of its layers and their number. */
 static void find_kinds(lhi_bound_inputs *f)
 {
     const lh_model *m = f->job->model;
@@ -43,7 +43,8 @@ static void find_kinds(lhi_bound_inputs *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* Computes a layer range's least cost over all placements, for lower bounds. */
+/* Computes a layer range's least cost over all placements of the layout's ranks
+ * on nodes, for lower bounds. */
 static lh_status compute_least_cost(lhi_bound_inputs *f, const lh_job *job,
                                     const lh_layout *layout,
                                     const lh_cost_layer_range *slice,
@@ -55,8 +56,8 @@ static lh_status compute_least_cost(lhi_bound_inputs *f, const lh_job *job,
                                       cost, err);
 }
 
-/* Computes a layer range's cost, by the model if the profile has no
- * measurement. */
+/* Computes a layer range's cost (times and memory) from the job's profile or,
+ * where it has no measurement, by the cost model. */
 static lh_status compute_cost(lhi_bound_inputs *f, const lh_job *job,
                               const lh_layout *layout,
                               const lh_cost_layer_range *slice, lh_cost *cost,
@@ -177,8 +178,9 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- sites ---------------------------------------------------------------- */
 
-/* Sets the times and memory to 0 (no bound) that a profile measured for whole
- * chunks. */
+/* Sets those times and memory values of site `s` (a datacenter or set of them)
+ * to 0 that are no valid lower bounds, because a profile measured them only for
+ * whole chunks. */
 static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     if (!f->memory_known) {
@@ -193,7 +195,7 @@ static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
                               .head_memory = s->head_memory};
 }
 
-/* Returns the sum of forward, dgrad and wgrad times, in ns. */
+/* Returns the sum of a bound's F, D and W times, in ns. */
 static int64_t sum_passes(const lhi_bound_pass *p)
 {
     return p->f + p->d + p->w;
@@ -319,9 +321,9 @@ static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Computes a layer's share of the data-parallel communication; a chunk sends a
- * multiple of it. Only if all layers or none have experts: both kinds at once
- * take less than the sum. */
+/* Computes the data-parallel communication time of one layer on site `s`; a
+ * chunk sends a multiple. Only if all layers or none have experts: both kinds
+ * at once take less than the sum. */
 static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, lh_cost_layer_range slice,
                              const lh_cost *whole, lhi_bound_site *s,
@@ -387,9 +389,9 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Adds to site `s` the costs of the whole model that depend on the datacenters
- * of all replicas: optimizer, data-parallel communication and model memory.
- * `microbatches`: passes per iteration, as in
+/* Adds to site `s` (a datacenter or set of them) the whole model's costs that
+ * depend on all replicas' datacenters: optimizer, data-parallel communication
+ * and model memory. `microbatches`: passes per iteration, as in
  * lhi_bound_inputs_add_zero_traffic(). */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *all, uint32_t microbatches,
@@ -424,8 +426,9 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Computes the site of a stage whose replicas are in several datacenters: the
- * worst of them. `microbatches` 0: ZeRO stage and sharding are open. */
+/* Computes the costs of a stage whose replicas are in several datacenters, as
+ * one site: the worst of them, because replicas wait for each other.
+ * `microbatches` 0: ZeRO stage and sharding are open. */
 static lh_status cost_spread(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_stage_placement *spread, lh_error *err)
@@ -484,8 +487,8 @@ static lh_status cost_stages(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- all bounds ----------------------------------------------------------- */
 
-/* Raises a lower bound to `ns` if that is larger, and stores which kind of
- * bound it is. */
+/* Raises the lower bound *out to `ns` if that is larger, and then stores the
+ * kind of bound, `which`. */
 static void raise_bound(lhi_lower_bound *out, int64_t ns, lhi_bound_kind which)
 {
     if (ns > out->ns || out->kind == LHI_BOUND_NONE) {
@@ -494,8 +497,8 @@ static void raise_bound(lhi_lower_bound *out, int64_t ns, lhi_bound_kind which)
     }
 }
 
-/* Returns a lower bound if the pipeline degree is open, in ns: the work divided
- * by all GPUs, which are never idle. */
+/* Returns a lower bound on the iteration time for an open pipeline degree, in
+ * ns: the whole work divided evenly over all GPUs. */
 static int64_t compute_work_bound(const lhi_bound_inputs *f, const lh_layout *l)
 {
     const lhi_bound_site *s = &f->sites[0];
@@ -689,9 +692,9 @@ lh_status lhi_bound_inputs_compute_passes(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Sets whether the model's times and memory are valid lower bounds: a profile
- * that measured passes replaces the memory, and one that measured whole chunks
- * also the times. */
+/* Sets f->times_known and f->memory_known: whether times and memory from the
+ * cost model are valid lower bounds. A profile that measured passes replaces
+ * the memory, one that measured whole chunks also the times. */
 static void check_profile(lhi_bound_inputs *f)
 {
     const lh_profile *p = f->job->profile;
@@ -705,8 +708,9 @@ static void check_profile(lhi_bound_inputs *f)
     }
 }
 
-/* Returns the least duration of a pass in a schedule, relative to its cost: in
- * an overlapped pair, or for a sequence's first slice. */
+/* Returns the least duration of a pass relative to its cost, for lower bounds;
+ * below 1 in an overlapped pair (F and B as one pass), or for a sequence's
+ * first slice. */
 static double find_least_share(const lh_job *job)
 {
     const double k = lhi_job_count_slices(job);

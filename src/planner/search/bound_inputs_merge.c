@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Returns the larger of two values if `larger`, else the smaller one. */
+/* Returns the larger of `a` and `b` if `larger`, else the smaller one. */
 static int64_t pick_extreme(int64_t a, int64_t b, bool larger)
 {
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);

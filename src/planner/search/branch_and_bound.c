@@ -39,8 +39,8 @@ enum {
 /* The search ends if nothing can be faster by more than 0.5 %. */
 static const double GOOD_ENOUGH_RATIO = 1.005;
 
-/* Checks whether enough layouts were simulated to prune by bounds: listed
- * alternatives need times, not only bounds. */
+/* Checks whether enough layouts were simulated to prune others by their bounds:
+ * the list of alternatives needs simulated times, not only bounds. */
 static bool has_enough(const lhi_layout_search *s)
 {
     return s->n_simulated >= (s->options.quick ? 1 : MIN_SIMULATED);
@@ -120,8 +120,8 @@ static lh_status queue_child(lhi_branch_and_bound *b,
     return LH_OK;
 }
 
-/* Appends a child of the expanded node to the batch, which computes its bound.
- * Visitor callback. */
+/* Appends child configuration `config` of the node in expansion to the current
+ * batch, which computes its lower bound. Visitor callback. */
 static lh_status add_child(void *context, const lhi_config *config,
                            lh_error *err)
 {
@@ -166,8 +166,8 @@ static lh_status reserve_candidate(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a node's complete layout as a candidate to the batch, which builds its
- * pipeline and bound. */
+/* Adds a node's complete layout to the batch as a candidate, whose pipeline the
+ * batch builds to compute its bound. */
 static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
                            lh_error *err)
 {
@@ -202,8 +202,8 @@ static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Updates the best time and objective value with a simulated candidate's
- * result. */
+/* Counts the work of simulated candidate `c`, and updates the best time and
+ * objective value by its result; passes it to the objective's callback. */
 static lh_status take_time(lhi_branch_and_bound *b, const lhi_candidate *c,
                            lh_error *err)
 {
@@ -313,8 +313,8 @@ static lh_status run_task(void *context, lhi_layout_search *own,
     return LH_OK;
 }
 
-/* Runs all tasks of a batch in parallel, then applies their results in order:
- * simulated times first, because these prune the other results. */
+/* Runs all tasks of a batch in parallel, then applies their results in a fixed
+ * order: simulated times first, because these prune other results. */
 static lh_status run_batch(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_search_batch *t = &b->batch;
@@ -343,8 +343,8 @@ static int64_t compute_open_bound(const lhi_branch_and_bound *b)
     return b->open.count ? lhi_min_int64(ns, b->open.items[0].time_ns) : ns;
 }
 
-/* Checks whether there is no incumbent yet, or one more than FAR_FACTOR times
- * the lower bound, which prunes little. */
+/* Checks whether the search has no incumbent (best plan so far) yet, or one
+ * above FAR_FACTOR times the lower bound, which prunes little. */
 static bool is_far(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
@@ -356,8 +356,9 @@ static bool is_far(const lhi_branch_and_bound *b)
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
-/* Runs the batch. Then finds an early incumbent: expands only each node's best
- * child while is_far(). */
+/* Runs the batch. While the incumbent is missing or far from the bound, dives:
+ * expands only the child with the least bound of each node. Finally simulates
+ * the best built candidate if none was. */
 static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
@@ -519,8 +520,8 @@ static int64_t get_evaluation_priority(const lhi_layout_search *s,
     return o ? o->value(o->context, c) : c->choice.iteration_ns;
 }
 
-/* Adds the candidates that had only a quick evaluation to the queue `line`, by
- * get_evaluation_priority(). */
+/* Adds the candidates that had only a quick evaluation (one schedule method) to
+ * the queue `line`, ordered by get_evaluation_priority(). */
 static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
                                   lh_error *err)
 {
@@ -545,9 +546,9 @@ static lh_status evaluate_fully(void *context, lhi_layout_search *own,
     return lhi_candidate_evaluate(own, list[i], err);
 }
 
-/* Moves the next candidates that may beat the incumbent from the queue `line`
- * to `list`; returns their number. `n`: candidates evaluated so far; the more,
- * the more are taken at once. */
+/* Takes candidates that may beat the incumbent from the queue `line` into
+ * `list`; returns their number: at most `n`, the number evaluated so far, or 1
+ * if n is 0. Takes the first MIN_SIMULATED in any case. */
 static uint32_t take_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
                                 uint32_t n, lhi_candidate **list)
 {
@@ -591,8 +592,8 @@ static lh_status evaluate_promising(lhi_branch_and_bound *b, lh_error *err)
 
 /* --- branch and bound ----------------------------------------------------- */
 
-/* Sets s->exact, whether to enumerate all layer partitions: on request, or if
- * few are left to try. */
+/* Sets s->exact, which makes the search try all layer partitions of every
+ * layout: on request, or if there are few. */
 static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_options *o = &s->options;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets c->missing to the bytes by which a device's memory is exceeded even with
- * one microbatch in each of its chunks. */
+/* Raises c->missing to the bytes by which the fullest device exceeds its memory
+ * even with one microbatch in each of its chunks. */
 static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
                               lh_error *err)
 {

@@ -129,9 +129,9 @@ typedef struct lhi_layout_search {
 lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
                                              lh_error *err);
 
-/* Checks whether `status` means that a layout, or `n` layouts, are impossible;
- * counts these and stores the first reason `why`. Returns false for other
- * failures, which the caller returns. */
+/* Checks whether `status` only means that `n` layouts are impossible; if so,
+ * counts them and stores the first reason, `why`. Returns false for other
+ * failures, which must end the search. */
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
                                      const lh_error *why, uint64_t n);
 

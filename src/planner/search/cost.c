@@ -81,7 +81,8 @@ lh_status lhi_pricing_count_nodes(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Computes the price per hour of all GPUs of the nodes in use. */
+/* Computes the price per hour of all GPUs in the nodes that a layout uses, into
+ * *out. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, lhi_layout_price *out,
                             lh_error *err)
@@ -97,8 +98,9 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Computes the price of the traffic between datacenters per iteration, into
- * *out. `scale` is 1, or 0 to leave out data and expert parallelism. */
+/* Computes the price of an iteration's traffic between datacenters, into *out.
+ * `scale` multiplies the data- and expert-parallel traffic: 1, or 0 to leave it
+ * out. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem,
                              lhi_layout_price *out, lh_error *err)

@@ -139,8 +139,8 @@ lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
                                 lhi_bound_inputs **out, lh_error *err);
 /* Frees the bound inputs; NULL is allowed. */
 void lhi_bound_inputs_free(lhi_bound_inputs *floors);
-/* Disables the memory bounds, for plans that need less memory than their
- * layouts. */
+/* Disables the memory bounds, for plans that may need less memory than their
+ * layouts' pipelines, such as elastic plans. */
 void lhi_bound_inputs_ignore_memory(lhi_bound_inputs *floors);
 /* Computes in *out the largest lower bound over all plans with the values that
  * `config` has decided on `level` (depth in the search tree). */
