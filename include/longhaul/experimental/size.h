@@ -42,14 +42,15 @@ typedef struct lh_goodput {
     double fraction; /* progress * speed */
 } lh_goodput;
 
-/* Returns the checkpoint interval with the most progress, in seconds of
- * training: the exact optimum for exponentially distributed failures, which
- * Young's sqrt(2 * checkpoint_s * mtbf_s) approximates (Young 1974; Daly 2006,
- * equation 37). 0 if either is 0. */
+/* Returns the checkpoint interval, in seconds of training, with the most
+ * progress under failures: the exact optimum for exponentially distributed
+ * failures. Young's sqrt(2 * checkpoint_s * mtbf_s) approximates it (Young
+ * 1974; Daly 2006, equation 37). 0 if either argument is 0. */
 LH_API double lh_checkpoint_interval_s(double checkpoint_s, double mtbf_s);
 
-/* Computes the goodput of a job that uses `nodes[i]` nodes of datacenter i (0:
- * none), spares not included. LH_EINVAL: a negative or infinite value. */
+/* Computes the goodput (share of throughput that remains despite failures) of a
+ * job that uses nodes[i] nodes of datacenter i, spares not included. LH_EINVAL:
+ * a negative or infinite value. */
 LH_API lh_status lh_goodput_compute(const lh_job *job, const uint32_t *nodes,
                                     const lh_failures *failures,
                                     lh_goodput *out, lh_error *err);
@@ -124,15 +125,17 @@ typedef struct lh_size_result {
     bool all_planned; /* every size was planned or excluded by a bound */
 } lh_size_result;
 
-/* Searches the sizes within the ranges. Deterministic. LH_EINPUT: the job has
- * zones or fixes datacenters (layout.sites), or a budget without prices. */
+/* Searches for the sizes (numbers of nodes per datacenter, within ranges) that
+ * train by the deadline within the budget with the fewest GPUs and at the least
+ * cost. Deterministic. LH_EINPUT: the job has zones or fixes datacenters
+ * (layout.sites), or a budget without prices. */
 LH_API lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
                               lh_size_result **out, lh_error *err);
-/* Frees a result; NULL is a no-op. */
+/* Frees the result of a search over sizes; NULL is a no-op. */
 LH_API void lh_size_result_free(lh_size_result *result);
 
-/* Builds the job with `nodes[i]` nodes in datacenter i, which is left out if 0;
- * release with lh_job_free(). */
+/* Builds the job with nodes[i] nodes in datacenter i; datacenters without nodes
+ * are left out. Release *out with lh_job_free(). */
 LH_API lh_status lh_size_job(const lh_job *job, const uint32_t *nodes,
                              lh_job **out, lh_error *err);
 

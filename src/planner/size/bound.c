@@ -31,7 +31,8 @@ typedef struct bound_search {
     box *boxes;
 } bound_search;
 
-/* Checks whether all of a's node counts are at most b's. */
+/* Checks whether size `a` has at most as many nodes as size `b` in every
+ * datacenter; a[i], b[i]: nodes of datacenter i. */
 static bool is_within(const lhi_size_search *s, const uint32_t *a,
                       const uint32_t *b)
 {
@@ -41,8 +42,8 @@ static bool is_within(const lhi_size_search *s, const uint32_t *a,
     return true;
 }
 
-/* Returns the best known bound on the iteration time of all sizes up to
- * `nodes`, in seconds. */
+/* Returns the best known lower bound, in seconds, on the iteration time of all
+ * sizes with at most nodes[i] nodes in each datacenter i. */
 static double find_known_bound_s(const lhi_size_search *s,
                                  const uint32_t *nodes)
 {
@@ -54,7 +55,8 @@ static double find_known_bound_s(const lhi_size_search *s,
     return bound;
 }
 
-/* Counts the GPUs of a size with its spares. */
+/* Returns the number of GPUs of a size with nodes[i] nodes in datacenter i,
+ * including each used datacenter's spare nodes. */
 static double count_gpus(const lhi_size_search *s, const uint32_t *nodes)
 {
     double gpus = 0;
@@ -64,7 +66,8 @@ static double count_gpus(const lhi_size_search *s, const uint32_t *nodes)
     return gpus;
 }
 
-/* Returns the price per hour of a size with its spares. */
+/* Returns the price per hour, in USD, of a size with nodes[i] nodes in
+ * datacenter i, including spare nodes; at the spot price if that is lower. */
 static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
 {
     const double share = s->options.spot_price;
@@ -76,9 +79,9 @@ static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
     return share > 0 && share < 1 ? share * usd : usd;
 }
 
-/* Sets the lower bound on the box's objective. Returns false if no size in it
- * can meet the requirements. The size without nodes trains nothing: its time is
- * infinite. */
+/* Sets the lower bound on the objective (GPUs or cost) of all sizes in box `x`,
+ * from x->low to x->high nodes per datacenter. Returns false if none of them
+ * can meet the requirements. */
 static bool bound_box(const bound_search *b, box *x)
 {
     const lhi_size_search *s = b->s;
@@ -93,7 +96,8 @@ static bool bound_box(const bound_search *b, box *x)
            !(s->options.budget_usd > 0 && usd > s->options.budget_usd);
 }
 
-/* Removes the open box with the least bound into *out. */
+/* Removes the open box (range of sizes) with the least bound from the list,
+ * into *out. */
 static void take_least(bound_search *b, box *out)
 {
     uint32_t least = 0;
@@ -104,8 +108,8 @@ static void take_least(bound_search *b, box *out)
     b->boxes[least] = b->boxes[--b->n_boxes];
 }
 
-/* Returns the datacenter with the widest range in the box; its width is 0 if
- * the box holds one size. */
+/* Returns the datacenter with the widest range of nodes in the box; a range of
+ * 0 means that the box holds one size. */
 static uint32_t find_widest(const bound_search *b, const box *x)
 {
     uint32_t widest = 0;
@@ -115,7 +119,8 @@ static uint32_t find_widest(const bound_search *b, const box *x)
     return widest;
 }
 
-/* Returns the least price of a floating-point operation at peak rates. */
+/* Returns the least price, in USD, of a floating-point operation over the
+ * datacenters in the ranges, at the GPUs' peak rates. */
 static double price_flop(const lhi_size_search *s)
 {
     double least = DBL_MAX;
@@ -130,9 +135,9 @@ static double price_flop(const lhi_size_search *s)
     return share > 0 && share < 1 ? share * least : least;
 }
 
-/* Checks whether the largest size of a box is to be planned for its proven
- * bound: it misses the deadline at the best known efficiency, or it is the only
- * one and would be better than the result. */
+/* Checks whether planning the largest size of box `x` may exclude the box by
+ * the proven bound on its time: it misses the deadline at the best efficiency
+ * so far, or is the box's only size and would be better than the result. */
 static bool is_worth_planning(const bound_search *b, const box *x)
 {
     const lhi_size_search *s = b->s;
@@ -146,8 +151,9 @@ static bool is_worth_planning(const bound_search *b, const box *x)
            x->value < (double)(found->gpus + found->spare_gpus);
 }
 
-/* Plans the largest size of a box if that may exclude the box. *open: the box
- * may hold a solution. */
+/* Plans the largest size of box `x` (range of sizes) if its bound may exclude
+ * the box, and updates the box's bound. *open: the box may still hold a
+ * solution. */
 static lh_status plan_largest(bound_search *b, box *x, bool *open,
                               lh_error *err)
 {
@@ -163,8 +169,9 @@ static lh_status plan_largest(bound_search *b, box *x, bool *open,
     return LH_OK;
 }
 
-/* Computes a lower bound on the objective over all sizes that may meet the
- * requirements; *bound 0: none may. */
+/* Computes a lower bound on the objective (GPUs or cost) over all sizes in the
+ * ranges, by branch and bound over boxes of sizes; *bound 0: no size can meet
+ * the requirements. */
 static lh_status search(bound_search *b, double *bound, lh_error *err)
 {
     bool open;

@@ -21,7 +21,8 @@ enum { FULL_EFFORT = 1000000 };
 
 /* --- job of a size -------------------------------------------------------- */
 
-/* Checks whether a datacenter, by its name, has nodes. NULL: no datacenter. */
+/* Checks whether the datacenter called `name` has nodes in this size (nodes[i]:
+ * nodes of datacenter i); true if `name` is NULL. */
 static bool has_nodes(const lh_job *job, const uint32_t *nodes,
                       const char *name)
 {
@@ -31,8 +32,8 @@ static bool has_nodes(const lh_job *job, const uint32_t *nodes,
     return !name;
 }
 
-/* Copies the job's profile, if any, without the links of datacenters that have
- * no nodes. */
+/* Gives *sized the job's profile without measurements of links whose
+ * datacenters have no nodes in this size. */
 static lh_status select_profile(const lh_job *job, const uint32_t *nodes,
                                 lhi_arena *mem, lh_job *sized, lh_error *err)
 {
@@ -56,7 +57,8 @@ static lh_status select_profile(const lh_job *job, const uint32_t *nodes,
     return LH_OK;
 }
 
-/* Copies the datacenters in use and the links between them to *sized. */
+/* Gives *sized those datacenters that have nodes in this size, each with
+ * nodes[i] nodes, and the links between them. */
 static lh_status select_sites(const lh_job *job, const uint32_t *nodes,
                               lhi_arena *mem, lh_job *sized, lh_error *err)
 {
@@ -154,7 +156,8 @@ const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
     return NULL;
 }
 
-/* Appends an empty planned size to the list. */
+/* Appends a size without plans, nodes[i] nodes in datacenter i, to the list of
+ * planned sizes and returns it. */
 static lhi_planned_size *add_planned(lhi_size_search *s, const uint32_t *nodes,
                                      lh_error *err)
 {
@@ -180,8 +183,9 @@ static lhi_planned_size *add_planned(lhi_size_search *s, const uint32_t *nodes,
     return size;
 }
 
-/* Sets the nodes that a plan of the size needs: those in use, and at least the
- * least of each range. `job` has the size's datacenters only. */
+/* Sets plan->nodes, the nodes that a plan of the size needs per datacenter:
+ * those in use, and at least the least of the job's range. `job` has only the
+ * size's datacenters. */
 static lh_status set_nodes(const lhi_size_search *s,
                            const lhi_planned_size *size, const lh_job *job,
                            const lh_layout *layout, lhi_sized_plan *plan,
@@ -202,7 +206,8 @@ static lh_status set_nodes(const lhi_size_search *s,
     return status;
 }
 
-/* Appends a feasible choice of a plan to the size's plans. */
+/* Appends a plan candidate to the size's list of plans, if it is feasible and
+ * the list is not full. */
 static lh_status keep_choice(const lhi_size_search *s, lhi_planned_size *size,
                              const lh_job *job, const lh_choice *choice,
                              lh_error *err)
@@ -223,8 +228,9 @@ static lh_status keep_choice(const lhi_size_search *s, lhi_planned_size *size,
     return LH_OK;
 }
 
-/* Raises the size's bound to the plan's. A quick plan's bound does not cover
- * unequal microbatches, which a full plan may have. */
+/* Raises the lower bound on the size's iteration time to that of a plan's
+ * search. For a quick plan, takes the bound with unequal microbatches if that
+ * is lower: a full plan may have them. */
 static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
                             const lh_plan_options *options, lh_error *err)
 {
@@ -241,8 +247,8 @@ static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
     return LH_OK;
 }
 
-/* Appends the plans of a quick search that no other plan of the size beats in
- * both time and traffic. */
+/* Appends those plans of quick search `quick` to the size's list that none of
+ * its plans beats in both time and price of traffic. */
 static void keep_unbeaten(lhi_planned_size *size, const lhi_planned_size *quick)
 {
     const uint32_t n = size->n_plans;
@@ -258,7 +264,8 @@ static void keep_unbeaten(lhi_planned_size *size, const lhi_planned_size *quick)
     }
 }
 
-/* Copies the plan's best choices to the size; `most`: number of them. */
+/* Copies the plan and its best alternatives, `most` in all, to the size's list
+ * of plans. */
 static lh_status keep_plan(const lhi_size_search *s, lhi_planned_size *size,
                            const lh_plan *plan, uint32_t most, lh_error *err)
 {
@@ -268,7 +275,8 @@ static lh_status keep_plan(const lhi_size_search *s, lhi_planned_size *size,
     return LH_OK;
 }
 
-/* Checks whether any link between the job's datacenters has a price. */
+/* Checks whether any link between the job's datacenters has a price for its
+ * traffic. */
 static bool has_priced_links(const lh_job *job)
 {
     const uint32_t n = job->n_datacenters * job->n_datacenters;
@@ -278,7 +286,7 @@ static bool has_priced_links(const lh_job *job)
     return false;
 }
 
-/* Moves the fastest plan to the front. */
+/* Exchanges the fastest plan of a size with the first of its list. */
 static void move_fastest_first(lhi_planned_size *size)
 {
     for (uint32_t i = 1; i < size->n_plans; i++)
@@ -289,8 +297,8 @@ static void move_fastest_first(lhi_planned_size *size)
         }
 }
 
-/* Plans the job of a size for one objective, and keeps its `most` best choices.
- * A job without a working layout has none. */
+/* Plans the job of a size for one objective (fastest or cheapest), and appends
+ * its `most` best plans to the size's list; none if no layout works. */
 static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
                                 lh_plan_objective objective, uint32_t most,
                                 lhi_planned_size *size, lh_error *err)
@@ -317,8 +325,8 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
     return status == LH_EINFEASIBLE ? LH_OK : status;
 }
 
-/* Plans a size for time and, if traffic has a price, for cost; no plan if the
- * job's degrees need more GPUs. */
+/* Plans a size for the least time and, if traffic has a price, for the least
+ * cost. Appends no plan if the job's fixed degrees need more GPUs. */
 static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
                            lh_error *err)
 {

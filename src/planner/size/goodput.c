@@ -31,10 +31,10 @@ double lh_checkpoint_interval_s(double checkpoint_s, double mtbf_s)
     return (low + high) / 2 * mtbf_s;
 }
 
-/* Returns the share of the time that makes progress, with a failure every
- * `mtbf` seconds of running. A segment of `interval` and its checkpoint takes
- * e^(x) - 1 failures on average until it succeeds, x = (interval + checkpoint)
- * / mtbf; each costs mtbf on average and the restart. */
+/* Returns the share of running time that is not lost to checkpoints, repeated
+ * work and restarts, with a failure every `mtbf` seconds (all arguments in s).
+ * A segment of length interval + checkpoint fails e^x - 1 times on average, x =
+ * length / mtbf; each failure costs mtbf and the restart. */
 static double compute_progress(double interval, double checkpoint,
                                double restart, double mtbf)
 {
@@ -44,8 +44,9 @@ static double compute_progress(double interval, double checkpoint,
     return interval / ((mtbf + restart) * failures);
 }
 
-/* Returns the mean number of nodes that no spare replaces. The number of nodes
- * under repair is Poisson distributed with this mean (M/G/infinity queue). */
+/* Returns the mean number of failed nodes that no spare replaces. The number of
+ * nodes under repair is Poisson distributed with mean `mean` (M/G/infinity
+ * queue). */
 static double count_missing(double mean, uint32_t spares)
 {
     /* E[max(0, k - s)] = mean - s + sum over k < s of (s - k) P(k) */
@@ -57,7 +58,8 @@ static double count_missing(double mean, uint32_t spares)
     return fmax(0, mean - spares + sum);
 }
 
-/* Checks that all times are finite and not negative. */
+/* Fails with LH_EINVAL if a time in the failure model is negative or
+ * infinite. */
 static lh_status check_times(const lh_failures *f, lh_error *err)
 {
     const double all[] = {f->gpu_mtbf_s,   f->node_mtbf_s, f->link_mtbf_s,

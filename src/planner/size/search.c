@@ -42,12 +42,14 @@ static const double EFFICIENCY_MARGIN = 1.25;
 /* Compares sizes: by GPUs, then cost; or by cost, then GPUs. */
 typedef bool is_better_fn(const lh_size *a, const lh_size *b);
 
-/* Returns all GPUs of a size, spares included. */
+/* Returns the number of GPUs of a size's predicted run, spares included. */
 static uint32_t count_gpus(const lh_size *size)
 {
     return size->gpus + size->spare_gpus;
 }
 
+/* Checks whether run `a` is better than `b` if GPUs are to be saved: fewer
+ * GPUs, then lower cost, then shorter training. */
 static bool has_fewer_gpus(const lh_size *a, const lh_size *b)
 {
     if (count_gpus(a) != count_gpus(b))
@@ -55,6 +57,8 @@ static bool has_fewer_gpus(const lh_size *a, const lh_size *b)
     return a->usd != b->usd ? a->usd < b->usd : a->train_s < b->train_s;
 }
 
+/* Checks whether run `a` is better than `b` if cost is to be saved: lower cost,
+ * then has_fewer_gpus(). */
 static bool is_cheaper(const lh_size *a, const lh_size *b)
 {
     if (a->usd != b->usd)
@@ -62,6 +66,8 @@ static bool is_cheaper(const lh_size *a, const lh_size *b)
     return has_fewer_gpus(a, b);
 }
 
+/* Checks whether run `a` is better than `b` if time is to be saved: shorter
+ * training, then is_cheaper(). */
 static bool is_faster(const lh_size *a, const lh_size *b)
 {
     return a->train_s != b->train_s ? a->train_s < b->train_s
@@ -70,8 +76,9 @@ static bool is_faster(const lh_size *a, const lh_size *b)
 
 /* --- one size ------------------------------------------------------------- */
 
-/* Predicts the best run of a planned size, over its plans, on demand and on
- * spot capacity. *found: `all` is set, or a run meets the requirements. */
+/* Predicts the training run for every plan of a size, on demand and on spot
+ * capacity; *out: the best by is_better() among those that meet the
+ * requirements or, if `all`, among all. *found: there is one. */
 static lh_status find_best_run(const lhi_size_search *s,
                                const lhi_planned_size *size, bool all,
                                is_better_fn *is_better, bool *found,
@@ -91,8 +98,8 @@ static lh_status find_best_run(const lhi_size_search *s,
     return LH_OK;
 }
 
-/* Checks whether a size (`nodes` per datacenter) is within the job's ranges of
- * nodes. A size that remains after a loss of nodes may be below them. */
+/* Checks whether nodes[i] is within the job's range of nodes for every
+ * datacenter i. A size that remains after a loss of nodes may be below it. */
 static bool is_in_ranges(const lhi_size_search *s, const uint32_t *nodes)
 {
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
@@ -101,7 +108,9 @@ static bool is_in_ranges(const lhi_size_search *s, const uint32_t *nodes)
     return true;
 }
 
-/* Finds the best run over all planned sizes in the ranges. */
+/* Finds the best predicted run, by is_better(), over all planned sizes within
+ * the job's ranges, into *out. `all`: also runs that miss the requirements;
+ * *found: there is one. */
 static lh_status find_best(const lhi_size_search *s, bool all,
                            is_better_fn *is_better, bool *found, lh_size *out,
                            lh_error *err)
@@ -121,14 +130,14 @@ static lh_status find_best(const lhi_size_search *s, bool all,
     return LH_OK;
 }
 
-/* Checks whether the search may plan another size. */
+/* Checks whether the effort, the number of sizes to plan, is not used up. */
 static bool may_plan(const lhi_size_search *s)
 {
     return s->n_plans_made < s->options.effort;
 }
 
-/* Checks whether a size would meet the deadline only with an efficiency far
- * above that of all planned sizes. */
+/* Checks whether a size could meet the deadline only with an efficiency far
+ * above that of all planned sizes, so that planning it is useless. */
 static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
 {
     const double most =
@@ -136,8 +145,9 @@ static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
     return lhi_size_flops_bound_s(s, nodes) > lhi_size_longest_s(s) * most;
 }
 
-/* Checks whether a size trains before the deadline; plans it if needed. False
- * also if that is unlikely, or if the effort is used up. */
+/* Checks whether a size (nodes[i] nodes in datacenter i) finishes training
+ * before the deadline; plans it if needed. *meets is false also if that is
+ * unlikely, or if the effort is used up. */
 static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
                                 bool *meets, lh_error *err)
 {
@@ -153,9 +163,9 @@ static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
     return LH_OK;
 }
 
-/* As check_deadline(), for a size on which many others depend: whatever the
- * efficiency of the planned sizes, and again with the longer search if the
- * quick one misses the deadline. */
+/* Checks like check_deadline(), but more carefully, for a size on which many
+ * others depend: ignores the efficiency of planned sizes, and repeats with the
+ * longer search if the quick one misses the deadline. */
 static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
                                      bool *meets, lh_error *err)
 {
@@ -174,7 +184,8 @@ static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
 
 /* --- all sizes ------------------------------------------------------------ */
 
-/* Advances to the next size in the ranges; false: there is none. */
+/* Advances nodes[] to the next size within the job's ranges, the first
+ * datacenter varying fastest; false if it was the last one. */
 static bool next_size(const lhi_size_search *s, uint32_t *nodes)
 {
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
@@ -187,7 +198,7 @@ static bool next_size(const lhi_size_search *s, uint32_t *nodes)
     return false;
 }
 
-/* Checks whether a size has any nodes. */
+/* Checks whether a size (nodes[i] nodes in datacenter i) has any nodes. */
 static bool has_nodes(const lhi_size_search *s, const uint32_t *nodes)
 {
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
@@ -196,14 +207,16 @@ static bool has_nodes(const lhi_size_search *s, const uint32_t *nodes)
     return false;
 }
 
-/* Fills `nodes` with the least or the most nodes of the ranges. */
+/* Sets nodes[i] to the most (if `most`) or the least nodes in the range of
+ * datacenter i. */
 static void fill_nodes(const lhi_size_search *s, bool most, uint32_t *nodes)
 {
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         nodes[i] = most ? s->ranges[i].most : s->ranges[i].least;
 }
 
-/* Plans every size whose matrix products could meet the deadline. */
+/* Plans every size within the job's ranges whose matrix products, at the GPUs'
+ * peak rates, could meet the deadline. */
 static lh_status plan_all(lhi_size_search *s, lh_error *err)
 {
     uint32_t nodes[LH_MAX_DATACENTERS] = {0};
@@ -220,8 +233,8 @@ static lh_status plan_all(lhi_size_search *s, lh_error *err)
 
 /* --- bisection ------------------------------------------------------------ */
 
-/* Fills `nodes` with the sizes at step `at` of `steps` between `low` and
- * `high`. */
+/* Computes a size between `low` and `high`, each nodes per datacenter, into
+ * nodes[]: at step `at` of `steps`, rounded down in each datacenter. */
 static void interpolate(const lhi_size_search *s, const uint32_t *low,
                         const uint32_t *high, uint32_t at, uint32_t steps,
                         uint32_t *nodes)
@@ -231,8 +244,8 @@ static void interpolate(const lhi_size_search *s, const uint32_t *low,
                                        (steps ? steps : 1));
 }
 
-/* Returns the last of the steps whose size misses the deadline even at the
- * GPUs' peak rates; 0: none. */
+/* Returns the last step between sizes `low` and `high` whose size misses the
+ * deadline even at the GPUs' peak rates; 0: none. */
 static uint32_t find_too_small(const lhi_size_search *s, const uint32_t *low,
                                const uint32_t *high, uint32_t steps)
 {
@@ -246,11 +259,10 @@ static uint32_t find_too_small(const lhi_size_search *s, const uint32_t *low,
     return a;
 }
 
-/* Finds steps *a and *b so that the size at *b meets the deadline, but no
- * smaller one that was tried, up to *a: by doubling from the smallest size that
- * could. If none meets it, the longer search follows for the largest size and
- * for halves of the range: a pipeline or a batch may be too small for more
- * GPUs. */
+/* Finds steps *a and *b between sizes `low` and `high`: the size at *b meets
+ * the deadline, and none that was tried up to *a does. Doubles the step from
+ * the smallest possible size; then tries the longer search for the largest size
+ * and for halves of the range. *found: there are such steps. */
 static lh_status bracket(lhi_size_search *s, const uint32_t *low,
                          const uint32_t *high, uint32_t steps, uint32_t *a,
                          uint32_t *b, bool *found, lh_error *err)
@@ -277,8 +289,9 @@ static lh_status bracket(lhi_size_search *s, const uint32_t *low,
     return LH_OK;
 }
 
-/* Finds the smallest size between `low` and `high` that meets the deadline.
- * *found: `nodes` is that size. */
+/* Finds the smallest size on the line from `low` to `high` (nodes per
+ * datacenter) that meets the deadline, by bisection, into nodes[]. *found:
+ * there is one. */
 static lh_status bisect(lhi_size_search *s, const uint32_t *low,
                         const uint32_t *high, bool *found, uint32_t *nodes,
                         lh_error *err)
@@ -310,7 +323,9 @@ static lh_status bisect(lhi_size_search *s, const uint32_t *low,
 
 /* --- local search --------------------------------------------------------- */
 
-/* Plans a neighbour of `nodes`, and replaces them if it is better. */
+/* Plans size `other`, unless that is hopeless or the effort is used up. If its
+ * best run is better than *best by is_better(), it replaces *best, and *moved
+ * is set. */
 static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
                                is_better_fn *is_better, lh_size *best,
                                bool *moved, lh_error *err)
@@ -330,8 +345,8 @@ static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
     return LH_OK;
 }
 
-/* Changes the nodes of datacenter `i` by `change`, within its range; false: it
- * has no such number. */
+/* Adds `change` to nodes[i], the nodes of datacenter i, if the result is within
+ * the datacenter's range; false otherwise. */
 static bool change_nodes(const lhi_size_search *s, uint32_t *nodes, uint32_t i,
                          int64_t change)
 {
@@ -342,8 +357,9 @@ static bool change_nodes(const lhi_size_search *s, uint32_t *nodes, uint32_t i,
     return true;
 }
 
-/* Tries all neighbours of the best size at distance `step`: `step` nodes less
- * or more in one datacenter, or moved to another one. */
+/* Tries all sizes at distance `step` from *best: `step` nodes fewer or more in
+ * one datacenter, or moved to another one. The first better one replaces *best,
+ * and *moved is set. */
 static lh_status try_step(lhi_size_search *s, int64_t step,
                           is_better_fn *is_better, lh_size *best, bool *moved,
                           lh_error *err)
@@ -364,8 +380,9 @@ static lh_status try_step(lhi_size_search *s, int64_t step,
     return LH_OK;
 }
 
-/* Doubles the nodes of the best size in every datacenter as long as the size
- * becomes better: sizes between two powers of two often fit the batch badly. */
+/* Doubles the nodes of *best in every datacenter as long as the size becomes
+ * better by is_better(): sizes between two powers of two often fit the batch
+ * badly. */
 static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
                               lh_size *best, lh_error *err)
 {
@@ -382,7 +399,8 @@ static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
     return LH_OK;
 }
 
-/* Improves the best size by local search with decreasing steps. */
+/* Improves the best planned size by local search over neighbouring sizes, with
+ * steps that decrease from half of its nodes to 1. */
 static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
                        lh_error *err)
 {
@@ -406,7 +424,9 @@ static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
     return LH_OK;
 }
 
-/* Bisects in proportion over all datacenters, then in each alone. */
+/* Searches sizes that meet the deadline by bisection: between the least and
+ * the most nodes of all datacenters in proportion, then of each datacenter
+ * alone. */
 static lh_status search_ranges(lhi_size_search *s, lh_error *err)
 {
     const uint32_t n = s->job->n_datacenters;
@@ -428,15 +448,17 @@ static lh_status search_ranges(lhi_size_search *s, lh_error *err)
 
 /* --- result --------------------------------------------------------------- */
 
-/* Returns the ratio of the times of the longer and the quick search of the
- * best size, by which other sizes may improve too; at most 1. */
+/* Returns the factor by which the longer search shortened an iteration, full_ns
+ * / quick_ns, at most 1: an estimate of the gain for other sizes. 1 if quick_ns
+ * is 0. */
 static double compute_improvement(int64_t quick_ns, int64_t full_ns)
 {
     return quick_ns > 0 ? fmin(1, (double)full_ns / (double)quick_ns) : 1;
 }
 
-/* Finds the best size that was planned quickly only, and that would meet the
- * requirements if the longer search improved it by `factor`. */
+/* Finds, among the sizes that were planned only quickly, the best one that
+ * would be better than *best and meet the requirements if the longer search
+ * shortened its iteration by `factor`. *out NULL: none. */
 static lh_status find_promising(const lhi_size_search *s, double factor,
                                 is_better_fn *is_better, const lh_size *best,
                                 const lhi_planned_size **out, lh_error *err)
@@ -459,8 +481,9 @@ static lh_status find_promising(const lhi_size_search *s, double factor,
     return LH_OK;
 }
 
-/* Plans the best size by the longer search, and then better ones that it may
- * make feasible. */
+/* Finds the best planned size by is_better(), plans it again by the longer
+ * search, and then those that the longer search may make better. *found: a size
+ * meets the requirements, and *best is its run. */
 static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
                          bool *found, lh_size *best, lh_error *err)
 {
@@ -485,7 +508,8 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
     return LH_OK;
 }
 
-/* Plans the loss of nodes in each datacenter of the size. */
+/* Plans, for each datacenter of the size, the nodes that remain after the loss
+ * of some of its nodes; stores time and deadline check in size->losses. */
 static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
 {
     const uint32_t lost = s->options.lost_nodes;
@@ -518,7 +542,9 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the best sizes with the loss of nodes. *found: there are some. */
+/* Fills the result's sizes with the fewest GPUs and with the least cost, each
+ * with the consequences of lost nodes. *found: some size meets the
+ * requirements. */
 static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
 {
     lh_size_result *r = s->result;
@@ -543,8 +569,8 @@ static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether a size that was planned since, for losses or bounds, is better
- * than the result. */
+/* Checks whether a size that was planned later, for losses or bounds, is better
+ * than those in the result; answer in *better. */
 static lh_status check_planned(const lhi_size_search *s, bool *better,
                                lh_error *err)
 {
@@ -560,7 +586,9 @@ static lh_status check_planned(const lhi_size_search *s, bool *better,
     return LH_OK;
 }
 
-/* Fills the result: the best sizes, or the fastest, and the bounds. */
+/* Fills the result: the best sizes or, if none meets the requirements, the
+ * fastest, and the lower bounds. Repeats as long as later planning finds better
+ * sizes. */
 static lh_status fill_result(lhi_size_search *s, lh_error *err)
 {
     lh_size_result *r = s->result;
@@ -588,7 +616,8 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
 
 /* --- options -------------------------------------------------------------- */
 
-/* Checks the job: its datacenters must be independent of each other. */
+/* Fails with LH_EINPUT if the job's datacenters have zones or the job fixes
+ * sites, because sizes need independent datacenters. */
 static lh_status check_job(const lh_job *job, lh_error *err)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
@@ -608,7 +637,8 @@ static lh_status check_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Fills in the ranges, and counts their sizes. */
+/* Fills in the range of nodes for each datacenter, from the options or the job,
+ * and counts the sizes within the ranges. */
 static lh_status set_ranges(lhi_size_search *s, lh_error *err)
 {
     const uint32_t n = s->job->n_datacenters;
@@ -646,7 +676,8 @@ static lh_status set_ranges(lhi_size_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Checks a number of the options: finite, and not negative. */
+/* Fails with LH_EINVAL if option `name` has a value that is negative or not
+ * finite. */
 static lh_status check_number(const char *name, double value, lh_error *err)
 {
     if (value >= 0 && value <= DBL_MAX)
@@ -656,7 +687,8 @@ static lh_status check_number(const char *name, double value, lh_error *err)
                     value);
 }
 
-/* Checks the options and fills in their defaults. */
+/* Validates the options of the search (tokens, deadline, budget, spot price and
+ * others) and fills in their defaults. */
 static lh_status set_options(lhi_size_search *s, lh_error *err)
 {
     lh_size_options *o = &s->options;
@@ -683,7 +715,8 @@ static lh_status set_options(lhi_size_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Searches the sizes of the job; `given` without prices of the options. */
+/* Searches the sizes of job `given`: sets its prices by the options (*priced),
+ * plans sizes and fills the result. */
 static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
                      lh_error *err)
 {

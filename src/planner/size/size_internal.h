@@ -48,32 +48,38 @@ typedef struct lhi_size_search {
     lh_size_result *result;
 } lhi_size_search;
 
-/* Plans a size, unless it was planned before. `full`: not only by a quick
- * search. */
+/* Plans a size (nodes[i] nodes in datacenter i) by a quick or, if `full`, a
+ * longer search, unless that was done before; *out: the planned size.
+ * LH_ECANCELED: stopped by the caller. */
 lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
                         const lhi_planned_size **out, lh_error *err);
-/* Returns the planned size, full or quick; NULL: not planned. */
+/* Returns the planned size with nodes[i] nodes in datacenter i, planned by a
+ * full or a quick search; NULL: not planned yet. */
 const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
                                               const uint32_t *nodes);
 
-/* Predicts the training run with one plan of a size, on the nodes in use. */
+/* Predicts the training run with one plan of a size into *out: time, failures
+ * and cost. `spot`: on cheaper capacity that may be withdrawn. */
 lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
                            bool spot, lh_size *out, lh_error *err);
-/* Checks whether a predicted run ends before the deadline and within the
- * budget. */
+/* Checks whether a predicted training run meets the deadline and the budget;
+ * one that is not given is always met. */
 bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
 
-/* Returns the longest iteration that can meet the deadline, in seconds. */
+/* Returns the longest iteration time, in seconds, with which the training run
+ * meets the deadline; DBL_MAX without a deadline. */
 double lhi_size_longest_s(const lhi_size_search *s);
-/* Returns the highest efficiency of the planned sizes: the time of the matrix
- * products at peak rates, relative to the iteration; 1: none is planned. */
+/* Returns the highest efficiency of all planned sizes: the time of the
+ * matrix products at peak rates, divided by the iteration time; 1 if none
+ * is planned. */
 double lhi_size_best_efficiency(const lhi_size_search *s);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
- * at most these nodes: matrix products at the GPUs' peak rates. */
+ * at most nodes[i] nodes in datacenter i: the time of the matrix products at
+ * the GPUs' peak rates. */
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
 
-/* Computes the bounds of the result: no size with fewer GPUs, or at less cost,
- * meets the requirements. */
+/* Computes the result's lower bounds: no size (number of nodes per datacenter)
+ * with fewer GPUs, or at less cost, can meet the requirements. */
 lh_status lhi_size_bound(lhi_size_search *s, lh_error *err);
 
 #endif
