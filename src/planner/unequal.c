@@ -45,22 +45,23 @@ typedef struct unequal_search {
 
 /* --- estimates ------------------------------------------------------------ */
 
-/* Checks whether two layouts have the same tensor, context, expert and pipeline
- * degrees. */
+/* Checks whether two layouts with unequal microbatches have the same tensor,
+ * context, expert and pipeline degrees. */
 static bool have_same_degrees(const unequal_layout *a, const unequal_layout *b)
 {
     return a->times == b->times && a->pipeline == b->pipeline;
 }
 
-/* Removes entry `i` of the best layouts. */
+/* Removes entry `i` from the list of the best layouts, s->best. */
 static void remove_entry(unequal_search *s, uint32_t i)
 {
     s->n--;
     memmove(&s->best[i], &s->best[i + 1], (s->n - i) * sizeof *s->best);
 }
 
-/* Stores a layout among the best if its estimate is low enough; at most
- * MAX_DEGREES entries have the same degrees. */
+/* Stores a layout in s->best, sorted by estimated time, if it is among the
+ * fastest; at most MAX_DEGREES entries have the same degrees, and equal ones
+ * occur once. */
 static void keep_layout(unequal_search *s, const unequal_layout *l)
 {
     uint32_t same = 0, last = 0, at;
@@ -88,10 +89,11 @@ static void keep_layout(unequal_search *s, const unequal_layout *l)
     s->best[at] = *l;
 }
 
-/* Estimates a layout with all replicas and sizes set, and stores it if its
- * microbatches divide the batch, are unequal and not too many, and no experts
- * are shared between datacenters. The estimate is the passes of the slowest
- * datacenter and the bubble of a pipeline with one chunk per device. */
+/* Estimates the iteration time of a layout whose replicas and microbatch
+ * sizes are set in all datacenters, and stores it if it is valid. Valid:
+ * the sizes divide the batch, are unequal and not too many, and no experts
+ * span datacenters. The estimate is the slowest datacenter's passes and the
+ * bubble. */
 static void finish_layout(unequal_search *s, unequal_layout *l)
 {
     const uint32_t n = s->job->n_datacenters;
@@ -135,9 +137,10 @@ static uint32_t get_replicas(uint32_t most, uint32_t i)
     return power >> (i - MAX_FEW_REPLICAS + 1);
 }
 
-/* Sets the replicas and sizes of the datacenters from `dc` on in every way in
- * which no microbatch takes longer than `most_ns`. Of two datacenters, all
- * sizes are tried; of more, the two largest ones. */
+/* Sets the replicas and microbatch sizes of datacenters `dc` and later in every
+ * way in which no microbatch takes longer than `most_ns`, and stores the
+ * resulting layouts. With more than two datacenters, tries only the two largest
+ * sizes of each. */
 static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
                       int64_t most_ns)
 {
@@ -164,8 +167,9 @@ static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
     l->replicas[dc] = l->micro_batch[dc] = 0;
 }
 
-/* Returns an estimate in ns that no layout with these degrees is below: all
- * replicas that fit process sequences at their datacenter's highest rate. */
+/* Returns a lower bound, in ns, on the estimated time of all layouts with these
+ * degrees: all replicas that fit process sequences at their datacenter's
+ * highest rate. */
 static double estimate_least(const unequal_search *s,
                              const lhi_unequal_times *times, uint32_t pipeline)
 {
@@ -180,8 +184,9 @@ static double estimate_least(const unequal_search *s,
     return s->job->training.global_batch / rate;
 }
 
-/* Lists the layouts with one set of degrees. Of more than two datacenters,
- * every datacenter and size in turn is the slowest one. */
+/* Lists the layouts with unequal microbatches for one set of degrees. With more
+ * than two datacenters, each pair of datacenter and size in turn sets the
+ * longest time of a microbatch. */
 static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
                          uint32_t pipeline)
 {
@@ -198,8 +203,9 @@ static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
                 set_sites(s, &l, 0, times->ns[dc][i]);
 }
 
-/* Lists the layouts of all degrees that the job allows and that fit at least
- * one replica in two datacenters, until the caller asks to stop. */
+/* Lists the layouts with unequal microbatches for all n sets of degrees in
+ * `all` and all pipeline degrees that the job allows, if at least two
+ * datacenters hold a replica; ends early if the caller asks to stop. */
 static void list_all(unequal_search *s, const lhi_unequal_times *all,
                      uint32_t n, const lh_plan_options *options,
                      const lh_plan *plan)
@@ -222,8 +228,8 @@ static void list_all(unequal_search *s, const lhi_unequal_times *all,
 
 /* --- searches ------------------------------------------------------------- */
 
-/* Fixes a layout's degrees, sites and microbatches in a copy of the job, with
- * its lists in `mem`. */
+/* Fixes in a copy of the job the degrees, sites and microbatch sizes of layout
+ * `l`; the copy's lists are in `mem`. */
 static lh_status fix_layout(const unequal_layout *l, lhi_arena *mem,
                             lh_job *job, lh_error *err)
 {
@@ -264,9 +270,9 @@ static lh_status fix_layout(const unequal_layout *l, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Searches the best plan with a layout's degrees, sites and microbatches, with
- * 1/`parts` of a short search's work. There is none if *there has no schedule.
- * The caller frees its pipeline and schedule. */
+/* Searches the best plan with layout l's degrees, sites and microbatch sizes,
+ * with 1/`parts` of a short search's work, into *there; without a plan,
+ * there->schedule is NULL. The caller frees its pipeline and schedule. */
 static lh_status search_layout(const unequal_layout *l,
                                const lh_plan_options *options, uint32_t parts,
                                lhi_arena *mem, const lh_plan *plan,
@@ -279,8 +285,8 @@ static lh_status search_layout(const unequal_layout *l,
                                     err);
 }
 
-/* Searches the best estimates quickly, replaces their times by the results and
- * sorts them; those that do not work are removed. */
+/* Plans the listed layouts by quick searches, replaces their estimated times by
+ * the results and sorts them; removes those that do not work. */
 static lh_status search_quickly(unequal_search *s,
                                 const lh_plan_options *options, lhi_arena *mem,
                                 const lh_plan *plan, lh_error *err)

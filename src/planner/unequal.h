@@ -7,10 +7,10 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Searches plans whose replicas in different datacenters process different
- * numbers of sequences per microbatch, where lhi_unequal_is_searched() allows
- * them. A result that is better than the plan replaces it. Results are in
- * `mem`. */
+/* Searches plans with unequal microbatches: replicas in different datacenters
+ * process different numbers of sequences per microbatch, as suits their GPUs.
+ * Only where lhi_unequal_is_searched() allows it. A better result replaces the
+ * plan. Results are in `mem`. */
 lh_status lhi_plan_search_unequal(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err);
 

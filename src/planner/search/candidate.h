@@ -194,8 +194,8 @@ lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
  */
 bool lhi_candidate_is_feasible(const lhi_candidate *c);
 
-/* Returns a choice for the candidate under schedule `method`, without any
- * results. */
+/* Returns a plan candidate with the layout of search candidate `c` and schedule
+ * `method`, without any results. */
 lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method);
 /* Computes tokens per second and MFU of a choice from its iteration time. */
 lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,

@@ -50,7 +50,8 @@ typedef struct elastic_branch {
 
 /* --- bounds --------------------------------------------------------------- */
 
-/* Returns a node's lower bound in the objective's unit: time in ns, or cost. */
+/* Returns a search node's lower bound in the objective's unit: time in ns, or a
+ * cost as an ordered integer. */
 static int64_t compute_bound(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -71,8 +72,9 @@ static bool is_hopeless(const elastic_branch *t, const node *n)
                          &n->floor);
 }
 
-/* Records the lower bound of a node that the search is done with: searched,
- * pruned, or skipped. No plan below it is faster than the bound. */
+/* Records the lower bound of a node that the search is done with (searched,
+ * pruned or skipped): no elastic plan below the node is faster. These bounds
+ * prove the search's result. */
 static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -221,9 +223,9 @@ lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
     return lhi_pricing_set_choice(s->job, s->mem, choice, err);
 }
 
-/* Adds an elastic plan to the Pareto front and the results per value; stores it
- * in *t->best if it is the best elastic plan so far. *found receives the
- * previous one. */
+/* Adds elastic plan *found to the Pareto front and to the best results by
+ * dimension value. If it is the best elastic plan so far, exchanges it with
+ * *t->best, so that *found holds the previous one. */
 static lh_status store_result(elastic_branch *t, lhi_elastic_result *found,
                               lh_error *err)
 {
@@ -275,7 +277,8 @@ static lh_status search_layout(elastic_branch *t, const lhi_config *like,
     return status;
 }
 
-/* Searches a layout node's best elastic plan, and records its bound. */
+/* Searches the best elastic plan of a layout node that can beat the best so
+ * far, and records the node's bound. */
 static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -290,7 +293,8 @@ static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 
 /* --- best degrees of other schedules -------------------------------------- */
 
-/* Checks whether two layouts have the same degrees and placement. */
+/* Checks whether two layouts have the same parallel degrees, microbatch size,
+ * outermost parallelism, rank order and packing on nodes. */
 static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
 {
     return lhi_degrees_are_equal(a, b) && a->outermost == b->outermost &&
@@ -448,8 +452,8 @@ static lh_status search_degrees(elastic_branch *t, lh_error *err)
     return record_open(t, err);
 }
 
-/* Sets up the search space and the bounds without memory limits, runs the
- * elastic branch and bound, and frees them. */
+/* Runs the branch and bound over layouts for elastic plans, with bounds that
+ * ignore memory limits (sharding and recomputation reduce memory). */
 static lh_status run_branch_and_bound(elastic_branch *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;

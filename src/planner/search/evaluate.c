@@ -78,8 +78,8 @@ lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Fills times, memory and status of a choice from a schedule method's result on
- * the layout. */
+/* Fills a plan candidate's status, times and memory from the result `o` of a
+ * schedule method on the built layout. */
 static void set_outcome(const lhi_built_layout *built,
                         const lhi_method_outcome *o, lh_choice *choice)
 {

@@ -26,9 +26,9 @@ typedef struct enumeration {
     bool cut;         /* some partitions were skipped */
 } enumeration;
 
-/* Computes a built layer partition's bound. Runs every schedule method on
- * candidate `one`, which has this partition, if the bound is below the best
- * time. */
+/* Computes the lower bound of a built layer partition. If that is below the
+ * best time, runs every schedule method on candidate `one`, which has this
+ * partition. */
 static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
                                 const lhi_built_layout *built, lh_error *err)
 {
@@ -94,8 +94,8 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Returns a candidate's partition problem: its layers, chunks and largest
- * allowed ratio between chunks. */
+/* Returns the partition search's input for a candidate: number of layers,
+ * number of chunks, and largest allowed ratio between chunks. */
 static lhi_partition make_partition(const lhi_layout_search *s,
                                     const lhi_candidate *c)
 {
@@ -137,8 +137,8 @@ static lh_status enumerate_partitions(lhi_layout_search *s, lhi_candidate *c,
     return status;
 }
 
-/* Checks whether layer partitions other than the candidate's may be faster than
- * the best result. */
+/* Checks whether the bound of candidate `c` over all its layer partitions is
+ * below the best result, so that another partition of it may be better. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     return c->lower_bound.ns < s->best_ns &&

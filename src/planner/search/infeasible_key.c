@@ -28,7 +28,8 @@ typedef enum key {
 /* Capacity for a key's name, in bytes. */
 enum { KEY_TEXT = 60 };
 
-/* Returns a degree key's layout member; NULL for other keys. */
+/* Returns the layout member that a job key for a parallel degree sets; NULL for
+ * other keys. */
 static uint32_t *get_degree(lh_layout *l, key which)
 {
     switch (which) {

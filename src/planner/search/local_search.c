@@ -33,8 +33,8 @@ static const double SETTLED_RATIO = 1.1;
 
 /* --- neighbourhood ------------------------------------------------------- */
 
-/* Appends a neighbouring layout and its bound to the lists. Visitor callback.
- */
+/* Appends a neighbouring layout `config` with its bound `floor` to the lists,
+ * unless MAX_NEIGHBOURS are listed. Callback of the neighbourhood. */
 static lh_status collect_neighbour(void *context, const lhi_config *config,
                                    const lhi_lower_bound *floor, lh_error *err)
 {
@@ -129,8 +129,9 @@ static lh_status try_layers(lhi_local_search *d, uint32_t at,
     return LH_OK;
 }
 
-/* Evaluates candidate `at` under one method, also with `from`'s layer
- * partition, and updates the targets. */
+/* Evaluates candidate `at` under one fast schedule method, with its own and
+ * with `from`'s layer partition, and compares the result with all targets (best
+ * plans by dimension value). */
 static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
                                   const lhi_config *from, lh_error *err)
 {
@@ -142,7 +143,8 @@ static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
     return LH_OK;
 }
 
-/* Evaluates candidate `at` under every method and updates the targets. */
+/* Evaluates candidate `at` under every schedule method, and compares the result
+ * with all targets (best plans by dimension value). */
 static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at], before = *c;
@@ -315,8 +317,8 @@ static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
     return status;
 }
 
-/* Checks whether only the best plan is required, and the bound over all
- * partitions of candidate `at` excludes that its layout has it. */
+/* Checks whether candidate `at` needs no search: only the fastest plan is
+ * required, and its bound over all partitions is not below the best time. */
 static bool cannot_win(const lhi_local_search *d, uint32_t at)
 {
     const lhi_layout_search *s = d->s;
@@ -351,8 +353,8 @@ static lh_status move_by_method(lhi_local_search *d,
                                   : try_method(d, t, t->at, config.layers, err);
 }
 
-/* Improves candidate `at`'s layer partition by moving layers, and updates the
- * targets. */
+/* Improves candidate `at`'s layer partition by moving layers between chunks,
+ * and compares the result with all targets (best plans by dimension value). */
 static lh_status move_layers(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
@@ -486,9 +488,9 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Improves the layer partitions of the next best candidates of target `which`
- * (best plan with one dimension value): only moved layers show which of them is
- * the best. */
+/* Improves the layer partitions of the next best candidates with the value of
+ * target `which` (best plan with one dimension value): which of them is best
+ * shows only after layers were moved. */
 static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -631,8 +633,8 @@ static lh_status finalise_best(lhi_local_search *d, lh_error *err)
 
 /* --- complete search ----------------------------------------------------- */
 
-/* Removes the candidates that the local search added and that do not work; they
- * are not listed. */
+/* Removes those candidates from the search that the local search added and on
+ * which no schedule works, so that no list shows them. */
 static void remove_infeasible(lhi_local_search *d)
 {
     lhi_layout_search *s = d->s;
@@ -643,9 +645,10 @@ static void remove_infeasible(lhi_local_search *d)
     s->n = kept;
 }
 
-/* Adds (`sign` 1) or subtracts (-1), in *simulated and *too_large, the numbers
- * of candidates that existed before the local search, which changes their
- * results. */
+/* Adds to *simulated and *too_large the numbers of candidates from before
+ * the local search that are simulated, or do not fit into memory; `sign` -1
+ * subtracts them. Called before and after the local search, which changes
+ * them. */
 static void count_own_candidates(const lhi_local_search *d, int64_t sign,
                                  int64_t *simulated, int64_t *too_large)
 {
@@ -656,7 +659,8 @@ static void count_own_candidates(const lhi_local_search *d, int64_t sign,
     }
 }
 
-/* Lists the best choice of each target (dimension value) in s->unexplored. */
+/* Adds the best plan with each dimension value to s->unexplored, for the table
+ * of alternatives. */
 static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;

@@ -63,9 +63,9 @@ typedef struct lhi_local_search {
 /* Ensures capacity for `more` further candidates, also in the hash table. */
 lh_status lhi_local_search_ensure_capacity(lhi_local_search *d, uint32_t more,
                                            lh_error *err);
-/* Finds a neighbouring layout's candidate, or adds it with its bound (*made).
- * If the bound is not below `limit_ns`, its layers are rebalanced. Call
- * lhi_local_search_ensure_capacity() first. */
+/* Finds the candidate of neighbouring layout `n`, or adds one with its bound
+ * (*made: added). A new one whose bound is not below `limit_ns` gets rebalanced
+ * layers. Call lhi_local_search_ensure_capacity() first. */
 lh_status lhi_local_search_find_candidate(lhi_local_search *d,
                                           lhi_local_search_neighbour *n,
                                           int64_t limit_ns, bool *made,
@@ -104,7 +104,8 @@ void lhi_local_search_update_targets_by_row(lhi_local_search *d,
  * has the dimension value for which target `t` seeks the best plan. */
 bool lhi_local_search_has_value(const lhi_local_search_target *t,
                                 const lhi_config *config, uint64_t method);
-/* Orders neighbours by key, for sorting. */
+/* Orders neighbouring layouts by their sort key `key`, ascending, for
+ * qsort(). */
 int lhi_local_search_compare_neighbours(const void *a, const void *b);
 
 /* Evaluates candidate `at` with `from`'s layer partition, if its bound allows a

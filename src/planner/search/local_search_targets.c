@@ -97,8 +97,8 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the best objective value among the local search's targets for
- * `dimension` whose value differs from that of the overall best plan. */
+/* Returns the best objective value of the targets for `dimension` whose value
+ * differs from the overall best plan's; INT64_MAX: there is none. */
 static int64_t find_best_other(const lhi_local_search *d,
                                lhi_dimension dimension)
 {

@@ -64,8 +64,8 @@ static uint32_t count_chunks(const lh_layout *l)
     return l->pipeline * l->chunks_per_device;
 }
 
-/* Checks whether a configuration has the same layers per chunk as `row`, a
- * choice in the plan. */
+/* Checks whether a configuration has the same number of layers in every chunk
+ * as plan candidate `row`. */
 static bool has_same_layers(const lh_choice *row, const lhi_config *config)
 {
     const uint32_t n = count_chunks(&row->layout);

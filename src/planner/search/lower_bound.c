@@ -25,7 +25,8 @@ uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
     return a;
 }
 
-/* Checks whether all stages have the same site (datacenter or set of them). */
+/* Checks whether all stages have the same costs: those of one site (a
+ * datacenter or set of datacenters). */
 static bool is_uniform(const lhi_bound_case *c)
 {
     for (uint32_t k = 1; c->site_of_stage && k < c->stages; k++)

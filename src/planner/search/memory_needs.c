@@ -50,7 +50,8 @@ typedef struct first_result {
     const lh_plan_options *given;
 } first_result;
 
-/* Calls the caller's progress callback. Returns true if it asks to stop. */
+/* Calls the caller's progress callback. Returns true if it asks to stop, which
+ * also ends all later steps. */
 static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
                              int64_t best_ns)
 {
@@ -67,8 +68,8 @@ static bool has_result(void *context, const lh_plan_progress *now)
     return now->best_ns >= 0;
 }
 
-/* Returns the degrees, ZeRO stage and recomputation of a configuration that
- * fits. */
+/* Returns a configuration's degrees, microbatch size, ZeRO stage and
+ * recomputation, as a layout with which the job fits into memory. */
 static lh_fitting_layout find_fitting_layout(const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -82,7 +83,8 @@ static lh_fitting_layout find_fitting_layout(const lhi_config *config)
                                .recompute = config->recompute};
 }
 
-/* Runs one step of the layout search unless a feasible layout was found. */
+/* Runs one step of the layout search, unless an earlier step has found a
+ * feasible layout. */
 static lh_status run_step(lhi_layout_search *s,
                           lh_status (*step)(lhi_layout_search *, lh_error *),
                           lh_error *err)
@@ -106,9 +108,9 @@ static lh_status search_elastic(lhi_layout_search *s, lh_fitting_layout *at,
     return LH_OK;
 }
 
-/* Fixes microbatch size and recomputation to the values with the least memory,
- * unless the job fixes them. More microbatches than LHI_MOST_MICROBATCHES are
- * outside the search space. */
+/* Fixes the microbatch size to 1 and recomputation to full, which need the
+ * least memory, unless the job fixes them. Leaves the size open if there would
+ * be more than LHI_MOST_MICROBATCHES microbatches. */
 static void restrict_job(lh_job *job)
 {
     lh_training *t = &job->training;
@@ -412,8 +414,9 @@ static bool cut_sequences(lh_job *job)
     return k > 1;
 }
 
-/* Relaxes one key of the job: leaves it open, or sets it to its maximum.
- * Returns false if that changes nothing or is not supported. */
+/* Relaxes one job key that restricts memory (such as the ZeRO stage or
+ * recomputation): leaves it open, or sets it to its maximum. Returns false if
+ * that changes nothing or is not supported. */
 static bool relax_key(lh_job *job, memory_key key)
 {
     lh_training *t = &job->training;
@@ -443,8 +446,8 @@ static bool relax_key(lh_job *job, memory_key key)
     return false;
 }
 
-/* Formats the key of job `relaxed` and its value in layout `at`, which make the
- * job fit. */
+/* Formats into out->key the relaxed job key `key` with its value in layout
+ * `at`, with which the job fits into memory. */
 static void format_key(memory_key key, const lh_job *relaxed,
                        const lh_fitting_layout *at, lh_memory_needs *out)
 {
@@ -468,8 +471,9 @@ static void format_key(memory_key key, const lh_job *relaxed,
     }
 }
 
-/* Finds the least memory per GPU with one key relaxed, in *gib; 0: at least
- * `most`. */
+/* Finds the least memory per GPU, in GiB, with which `job` fits, into *gib; 0:
+ * more than `most`. `job` has one key relaxed; `at` receives a layout that
+ * fits. */
 static lh_status find_memory_with_key(needs_search *n, const lh_job *job,
                                       double most, double *gib,
                                       lh_fitting_layout *at, lh_error *err)
@@ -487,7 +491,9 @@ static lh_status find_memory_with_key(needs_search *n, const lh_job *job,
     return found ? LH_OK : find_least(n, &number, gib, at, err);
 }
 
-/* Finds the key whose change reduces the needed memory most. */
+/* Finds the job key (such as the ZeRO stage or recomputation) whose change
+ * reduces the needed memory per GPU most, and stores it in *out if the
+ * reduction is large enough. */
 static lh_status find_key(needs_search *n, const lh_job *job,
                           lh_memory_needs *out, lh_error *err)
 {

@@ -44,7 +44,7 @@ typedef struct monte_carlo {
     lhi_config chosen;
 } monte_carlo;
 
-/* Returns the given value, or the default `usual` if it is 0. */
+/* Returns `given`, or the default `usual` if `given` is 0. */
 static uint32_t get_value_or_default(uint32_t given, uint32_t usual)
 {
     return given ? given : usual;
@@ -94,8 +94,8 @@ static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
 
 /* --- partitions ----------------------------------------------------------- */
 
-/* Computes a built pipeline's iteration time under the sampled method, in
- * *ns; leaves *ns unchanged if it exceeds the memory. */
+/* Computes a built pipeline's iteration time under the sampled schedule method,
+ * in *ns; leaves *ns unchanged if the schedule exceeds the memory. */
 static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
                             int64_t *ns, lh_error *err)
 {

@@ -136,14 +136,16 @@ typedef struct traversal {
     uint32_t changes;
 } traversal;
 
-/* Checks whether two layouts have equal numbers of tensor x context ranks. */
+/* Checks whether two layouts have equal numbers of GPUs per pipeline rank
+ * (tensor x context). */
 static bool is_same_group(const lh_layout *a, const lh_layout *b)
 {
     return lhi_group_size(a) == lhi_group_size(b);
 }
 
-/* Counts pipeline and data degree changes. If tensor x context differs, one of
- * them must change too and does not count. */
+/* Counts, for the distance between layouts, the change of pipeline and data
+ * degree: 0 or 1. If tensor x context differs too, one of them must follow and
+ * does not count. */
 static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
 {
     bool pipeline = a->pipeline != b->pipeline, data = a->data != b->data;
@@ -152,8 +154,9 @@ static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
     return pipeline && data;
 }
 
-/* Counts the placement change between two layouts, 0 or 1; 0 if their degrees
- * rule out equal placements. */
+/* Counts, for the distance between layouts, the change of placement (outermost
+ * parallelism, rank order, packing, sites): 0 or 1. It is 0 if the degrees rule
+ * out equal placements. */
 static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
 {
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
@@ -163,8 +166,9 @@ static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
            a->packing != b->packing || !lhi_sites_are_equal(a->sites, b->sites);
 }
 
-/* Counts ZeRO stage and sharding changes; sharding that follows from another
- * change does not count. */
+/* Counts, for the distance between configurations, the changes of ZeRO stage
+ * and sharding: 0 to 2. A sharding change that follows from another change does
+ * not count. */
 static uint32_t count_state_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
@@ -174,8 +178,9 @@ static uint32_t count_state_changes(const lhi_config *a, const lhi_config *b)
            (x->sharding != y->sharding && !follows ? 1u : 0);
 }
 
-/* Counts the change of chunks per device or placement, 0 or 1; the same total
- * number on other stages does not count. */
+/* Counts, for the distance between configurations, the change of chunks per
+ * device or chunk placement: 0 or 1. It does not count if the pipeline degree
+ * changes and the total number of chunks stays. */
 static uint32_t count_chunk_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
@@ -185,8 +190,8 @@ static uint32_t count_chunk_changes(const lhi_config *a, const lhi_config *b)
                                              y->pipeline * y->chunks_per_device;
 }
 
-/* Counts the microbatch size change, 0 or 1; it does not count if the tokens
- * per GPU stay equal. */
+/* Counts, for the distance between layouts, the change of microbatch size: 0 or
+ * 1. It does not count if the tokens per GPU stay equal. */
 static uint32_t count_batch_changes(const lh_layout *a, const lh_layout *b)
 {
     return (uint64_t)a->micro_batch * lhi_group_size(b) !=
@@ -194,8 +199,8 @@ static uint32_t count_batch_changes(const lh_layout *a, const lh_layout *b)
            a->micro_batch != b->micro_batch;
 }
 
-/* Counts the changes between two configurations in the values that are decided
- * on `level` (depth in the search tree). */
+/* Counts, for the distance between two configurations, the changes in those
+ * values that are decided on `level` (depth in the search tree). */
 static uint32_t count_changes(lhi_level level, const lhi_config *a,
                               const lhi_config *b)
 {
@@ -229,8 +234,8 @@ static bool has_value(const lhi_neighbourhood *n, lhi_level level,
 }
 
 /* Returns 1 if `level` decides the dimension whose value the search requires
- * and the configuration's value differs from the centre's; this change is free.
- */
+ * and the configuration's value differs from the centre's; such a change does
+ * not count for the distance. Else 0. */
 static uint32_t count_required_changes(const lhi_neighbourhood *n,
                                        lhi_level level,
                                        const lhi_config *config)

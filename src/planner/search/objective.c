@@ -208,7 +208,8 @@ static bool is_plan_useless(void *context, int64_t least, lhi_level level,
     return lhi_pareto_front_covers(g->front, &point);
 }
 
-/* Returns a candidate's objective value. Objective callback. */
+/* Returns a candidate's objective value (a cost as an ordered integer).
+ * Objective callback. */
 static int64_t get_value(void *context, const lhi_candidate *c)
 {
     const lhi_cost_objective *g = context;

@@ -73,8 +73,8 @@ typedef struct parallel_job {
     lhi_pareto_front *fronts; /* per part; NULL: not required */
 } parallel_job;
 
-/* Initialises a worker's copy of the search for this call: counts are 0, and
- * its arena is its own. */
+/* Initialises a worker's copy of the search: counts of layouts are 0, there is
+ * no failure, and results go to the worker's own arena. */
 static void reset_thread(parallel_job *j, worker *w, uint32_t thread)
 {
     w->own = j->like;

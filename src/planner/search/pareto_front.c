@@ -100,9 +100,9 @@ static int compare_choices(const void *a, const void *b)
     return (x.usd > y.usd) - (x.usd < y.usd);
 }
 
-/* Removes slow choices from the front, which is sorted by time: they are
- * numerous and seldom useful. `times`: allowed slowdown relative to the
- * fastest; 0: the default. */
+/* Removes the slowest choices from the front, which is sorted by time: they are
+ * numerous and seldom useful. Keeps those within `times` (0: the default) times
+ * the fastest, or as fast as the plan. Their number goes to `plan`. */
 static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
 {
     double most =

@@ -26,7 +26,8 @@ typedef struct lhi_pareto_front {
 /* Returns a choice's Pareto coordinates: iteration time, peak memory and cost.
  */
 lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
-/* Checks whether point `a` is at least as good as `b` in every coordinate. */
+/* Checks whether point `a` is at least as good as `b` in time, memory and
+ * cost. */
 bool lhi_pareto_point_covers(const lhi_pareto_point *point,
                              const lhi_pareto_point *other);
 /* Checks whether some choice on the front dominates or equals the point. */
@@ -41,8 +42,9 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
  * times the fastest; 0: the default. */
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                                   lh_error *err);
-/* Finds the knee of a plan's front, and the cheapest entry within 1 % of the
- * fastest: see lh_plan. 0: none, or no prices. */
+/* Finds two entries of a plan's Pareto front: *knee, with the least product of
+ * time and cost, and *near, the cheapest within 1 % of the fastest. Both are 0
+ * without entries or prices. */
 void lhi_pareto_front_find_knee(const lh_plan *plan, uint32_t *knee,
                                 uint32_t *near);
 

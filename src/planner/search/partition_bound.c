@@ -93,7 +93,7 @@ static void add_end(sums *to, const lhi_bound_pass *p,
     to->state += (double)h->state;
 }
 
-/* Returns the sum of two sets of times and memory. */
+/* Returns the sum of two sets of pass times and memory, part by part. */
 static sums add_sums(const sums *a, const sums *b)
 {
     return (sums){a->f + b->f,
@@ -172,7 +172,7 @@ static load compute_second_load(const partition_search *s, const share *h,
 }
 
 /* Computes the loads (work, memory, residency time) of the chunks on a device
- * with the layers `h`; returns their number, one or two. */
+ * whose layers are `h`, into out[]; returns their number, one or two. */
 static uint32_t compute_chunk_loads(const partition_search *s, const share *h,
                                     load *out)
 {

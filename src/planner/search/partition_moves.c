@@ -54,7 +54,8 @@ typedef struct partition_mover {
     int n_kinds;
 } partition_mover;
 
-/* Checks whether the caller asks to stop. */
+/* Checks whether the caller asks to stop, or the time limit of the search is
+ * reached. */
 static bool is_over(const partition_mover *m)
 {
     return lhi_layout_search_should_stop(m->s, m->s->n, true);
@@ -118,9 +119,9 @@ static lh_status evaluate_moved(partition_mover *m, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Improves the layer partition of a candidate by hill climbing with the effort
- * `how`. The new partition is a new pipeline, evaluated under every method; it
- * replaces the candidate's if the best result is better. */
+/* Improves the layer partition of candidate `c` by hill climbing with effort
+ * `how` (starting partition, passes to schedule, kind of descent). Evaluates
+ * the result under every schedule method; it replaces `c` if it is better. */
 static lh_status move_layers(partition_mover *m, lhi_candidate *c,
                              const effort *how, lh_error *err)
 {
@@ -197,8 +198,8 @@ static int64_t get_known_ns(const lhi_candidate *c)
     return lhi_candidate_is_feasible(c) ? c->choice.iteration_ns : c->bound_ns;
 }
 
-/* Checks whether layers were moved before in a candidate with the same pipeline
- * degree and chunks per device. */
+/* Checks whether the search has moved layers before in a candidate with the
+ * same pipeline degree and chunks per device as `c`. */
 static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
@@ -284,8 +285,8 @@ static uint64_t count_passes(const lhi_candidate *c)
            c->config.layout.chunks_per_device * c->config.microbatches;
 }
 
-/* Optimises the layer partition of one further candidate, with the effort for
- * candidates that are not the fastest. */
+/* Improves the layer partition of a candidate that is not among the fastest,
+ * with the smaller effort for such candidates, and records its result. */
 static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = count_passes(c);
@@ -349,8 +350,9 @@ static lhi_candidate *find_next_neighbour(const partition_mover *m,
     return found;
 }
 
-/* Improves the layer partitions of the best candidate's neighbours with more
- * effort: they were evaluated with even chunks, or under one method. */
+/* Improves the layer partitions of the best candidate's neighbours (few
+ * dimensions differ), with the effort for the fastest ones: they were evaluated
+ * with even chunks, or under one method. */
 static lh_status move_neighbours(partition_mover *m, lh_error *err)
 {
     m->passes = PASSES_OF_NEAR;

@@ -28,15 +28,17 @@ enum {
 /* --- elastic plans -------------------------------------------------------- */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
- * never before it has a plan. `works`: there is one. */
+ * never before it has a plan. `works`: there is one. Callback of the elastic
+ * search. */
 static bool is_stopped(void *context, bool works)
 {
     lhi_layout_search *s = context;
     return lhi_layout_search_should_stop(s, s->n, works);
 }
 
-/* Finds the best elastic plan and its ablations (the plan without one feature
- * each). `drawn`: only the degrees that are best under other schedules. */
+/* Finds the best elastic plan and its variants without one feature each, for
+ * the plan's table. `drawn`: searches only the degrees that are best under
+ * other schedules, because layouts were drawn at random. */
 static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
 {
     lhi_elastic_result best;
@@ -59,8 +61,8 @@ static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
     return LH_OK;
 }
 
-/* Searches for the fastest plan; *first is the best candidate, whose cost
- * prunes the search for the cheapest plan. */
+/* Searches for the fastest plan with the options of `like`; *first: its best
+ * candidate, whose cost prunes the following search for the cheapest plan. */
 static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
                             lh_error *err)
 {
@@ -101,9 +103,9 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
 /* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
-/* Sets the options' work to the share of the first of two searches, which looks
- * for the fastest plan, or of the second, which looks for the cheapest (`first`
- * false). */
+/* Reduces the work and time in the options to the part for one of two
+ * successive searches: the first for the fastest plan (`first`), or the second
+ * for the cheapest. */
 static void share_work(lh_plan_options *o, bool first)
 {
     uint64_t all = lhi_compute_layout_work(o), part = all / FIRST;
@@ -138,8 +140,8 @@ static lh_status run_branch_and_bound(lhi_layout_search *s,
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
-/* Sets the search's objective for elastic plans; its limit is the cost of the
- * best plan so far. */
+/* Sets the search's objective to `goal` (NULL: time) for elastic plans, with
+ * the best plan's cost so far as the limit. */
 static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 {
     const lhi_candidate *best = lhi_layout_search_find_best(s);
@@ -190,8 +192,9 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
-/* Optimises the plan's schedules within the seconds that the search has left.
- */
+/* Optimises the schedules of the plan and its alternatives with the solver,
+ * within the search's remaining seconds. `heads`: best plans by dimension
+ * value; `tried`: cache of schedule results. */
 static lh_status refine_schedules(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_best_per_value *heads,
@@ -238,8 +241,8 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     return status;
 }
 
-/* Continues the branch and bound for the Pareto front until the front covers
- * all unexplored layouts. */
+/* Continues the branch and bound for the Pareto front, until no unexplored
+ * layout can be on the front or the limits are reached. */
 static lh_status search_remaining_front(const lhi_layout_search *like,
                                         lh_plan *plan, lh_error *err)
 {

@@ -8,22 +8,20 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Searches for a plan. Without `unexplored` only the best plan is required;
- * then plans that take `cutoff_ns` or longer are not required, either (0: all
- * are), and the result may be slower than the best of them. Bounds on
- * unsimulated layouts go to `unexplored` (NULL: nowhere), which the caller
- * releases, on failure too; without a proof there are none. `shared`: the
- * evaluation cache of searches with the same sub-blocks (NULL: one of its own);
- * the result does not depend on it. Fills `plan` except for name, version, hash
- * and job. Lists are in `mem`; the caller frees plan->pipeline and
- * plan->schedule, on failure too. */
+/* Searches the best plan of the job and fills `plan` except for name, version,
+ * hash and job. Bounds on layouts that were not simulated go to `unexplored`,
+ * which the caller releases, on failure too. If it is NULL, only the best plan
+ * is required, and plans of cutoff_ns or longer (0: none) may be missed.
+ * `shared`: cache of schedule results for the same sub-blocks, or NULL; does
+ * not affect the result. Lists are in `mem`; the caller frees plan->pipeline
+ * and plan->schedule, on failure too. */
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
                           int64_t cutoff_ns, lhi_evaluation_cache *shared,
                           lh_plan *plan, lh_error *err);
 
-/* Searches for a plan as lhi_plan_search() does, then optimises its schedules
- * with the solver. */
+/* Searches the best plan as lhi_plan_search() does, then optimises the
+ * schedules of the plan and its alternatives with the solver. */
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
@@ -32,11 +30,10 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      lh_plan *plan, lh_error *err);
 
 /* Replaces the plan by `other`, a plan of the same job with less usable memory,
- * if that is better: any layout that fits in less memory is also valid for the
- * plan. Evaluates every method on its layout with the job's memory, and other's
- * own schedule. The previous plan becomes an alternative. Lists are in `mem`;
- * the caller frees the pipelines and schedules of both plans, on failure too.
- */
+ * if that is better with the job's memory: any layout that fits less memory
+ * fits the job too. Evaluates every method and other's own schedule. The
+ * previous plan becomes an alternative. Lists are in `mem`; the caller frees
+ * the pipelines and schedules of both plans, on failure too. */
 lh_status lhi_plan_adopt_if_better(const lh_job *job,
                                    const lh_plan_options *options,
                                    lhi_arena *mem, lh_plan *other,
@@ -56,8 +53,8 @@ lh_status lhi_plan_renew_reasons(const lh_plan_options *options, lhi_arena *mem,
 enum { LHI_OPTIMALITY_TEXT = 240 };
 
 /* Formats how good plan->best is among all layouts: "the fastest of 9 layouts
- * ..." only if all are closed and nothing faster is possible; otherwise the
- * bound, and the unexplored layout count. */
+ * ..." if no layout is unexplored and no bound allows a faster plan; else the
+ * gap to the lower bound and the number of unexplored layouts. */
 void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
                                 size_t size);

@@ -35,9 +35,9 @@ lh_status lhi_branch_and_bound_count_pruned(lhi_branch_and_bound *b,
     return lhi_layout_search_drop(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
-/* Records a layout as still open: its bound, or its bound over all layer
- * partitions (`floor`), is below its simulated time `ns`. `level`: depth of
- * `config` in the search tree. */
+/* Records a layout as unexplored for the cost objective: its other layer
+ * partitions may still be better. `ns`: a lower bound on their time; `floor`:
+ * bounds of the layout; `level`: depth of `config` in the search tree. */
 static void note_open(const lhi_layout_search *s, lhi_level level,
                       const lhi_config *config, const lhi_lower_bound *floor,
                       int64_t ns)

@@ -65,9 +65,9 @@ static uint64_t count_passes(const lh_pipeline *p)
 
 /* --- one layout ---------------------------------------------------------- */
 
-/* Runs the solver on a pipeline with `effort` as its work limit and first-in,
- * first-out messages: networks keep no other order. Adds the work done to
- * r->spent. */
+/* Runs the solver for optimal schedules on a pipeline with work limit `effort`,
+ * into *out. Messages on a link are first in, first out, as in networks. Adds
+ * the work done to r->spent. */
 static lh_status run_solver(lhi_refinement *r, const lh_pipeline *p,
                             uint64_t effort, lh_solution *out, lh_error *err)
 {
@@ -143,8 +143,8 @@ uint64_t lhi_refinement_effort(const lhi_refinement *r)
 
 /* --- the winner ---------------------------------------------------------- */
 
-/* Inserts a result into the plan's list of methods, before the first one that
- * is not faster. */
+/* Inserts a result into the plan's list of methods, which is sorted by time,
+ * before the first method that is not faster. */
 static lh_status add_method(lhi_refinement *r, const lh_choice *row,
                             lh_error *err)
 {
@@ -479,9 +479,9 @@ static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
     return LH_OK;
 }
 
-/* Returns the sort key of an alternative with few passes for the solver, the
- * value halfway between its bound and its time; INT64_MAX: more passes, or it
- * cannot beat the plan. */
+/* Returns the sort key of alternative `c` for the solver: the objective value
+ * halfway between its bound and its time. INT64_MAX: it has more than
+ * SMALL_PASSES passes, or cannot beat the plan. */
 static int64_t rank_small_alternative(const lhi_refinement *r,
                                       const lh_choice *c)
 {
@@ -622,8 +622,9 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
-/* Sets the plan's text on its optimality: of the layout search, then the gap of
- * its schedule and `limit`, the bound's text. */
+/* Sets the plan's text on its optimality: how good it is among all layouts,
+ * then how far its schedule is from the lower bound. `limit`: text on that
+ * bound. */
 static lh_status format_gap_text(lhi_refinement *r, const char *limit,
                                  lh_error *err)
 {
@@ -639,8 +640,8 @@ static lh_status format_gap_text(lhi_refinement *r, const char *limit,
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Updates the text of each alternative on how much worse it is than the plan,
- * which may have improved since. */
+/* Updates the text of each alternative that says how much worse it is than the
+ * plan, because the plan may have improved. */
 static lh_status compare_again(lhi_refinement *r, lh_error *err)
 {
     lh_plan *p = r->plan;

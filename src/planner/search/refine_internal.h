@@ -34,10 +34,10 @@ typedef struct lhi_refinement {
 /* Returns the solver's work limit for the plan's own schedule. */
 uint64_t lhi_refinement_effort(const lhi_refinement *r);
 
-/* Searches for a faster schedule of pipeline `p` by the solver with work limit
+/* Searches a faster schedule of pipeline `p` by the solver with work limit
  * `effort`. *schedule: a faster one, owned by the caller; unchanged if there is
- * none. `c` receives its result and the bound, whose text goes to
- * why[0..room-1]. */
+ * none. `c` receives its result and the lower bound, and why[0..room-1] a text
+ * on the bound. */
 lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
                                  uint64_t effort, lh_choice *c,
                                  lh_schedule **schedule, char *why, size_t room,

@@ -54,8 +54,8 @@ static int64_t get_best_value(const lhi_partition_refinement *m)
     return lhi_objective_value(m->r->options, &m->r->plan->best);
 }
 
-/* Doubles the work if the last added work improved the plan by the tolerance.
- * Returns whether it did. */
+/* Doubles the work for layer partitions if the last work improved the plan by
+ * the tolerance and the budget is not reached. Returns whether it did. */
 static bool add_work(lhi_partition_refinement *m)
 {
     const lh_plan_options *o = m->r->options;
@@ -134,9 +134,9 @@ static bool is_new(const lhi_partition_refinement *m, const uint32_t *layers)
     return true;
 }
 
-/* Adds a layer partition to the neighbours if its bound is below the plan's
- * value. Sets *ns to INT64_MAX, so that the enumeration continues. Partition
- * callback. */
+/* Adds a layer partition to the list of neighbours if its bound is below the
+ * plan's objective value. Sets *ns to INT64_MAX ("not better"), so that the
+ * enumeration continues. Partition callback. */
 static lh_status add_neighbour(void *context, const uint32_t *layers,
                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {
@@ -184,7 +184,8 @@ static lh_status collect_moves(lhi_partition_refinement *m, uint32_t step,
     return LH_OK;
 }
 
-/* Adds the layer partitions one move away from `layers`. */
+/* Adds the layer partitions one move away from `layers` to the neighbours: one
+ * or two layers moved between chunks, or two chunks exchanged. */
 static lh_status add_moved_partitions(lhi_partition_refinement *m,
                                       uint32_t *layers, lh_error *err)
 {
@@ -328,7 +329,8 @@ static lh_status evaluate_neighbours(lhi_partition_refinement *m, lh_error *err)
 
 /* --- solves ------------------------------------------------------------- */
 
-/* Copies a choice's layers per chunk to the plan's memory. */
+/* Copies the layers per chunk of `row` to the plan's memory and lets `row`
+ * refer to the copy. */
 static lh_status keep_layers(const lhi_partition_refinement *m, lh_choice *row,
                              lh_error *err)
 {
@@ -411,8 +413,8 @@ static lh_status solve_contenders(lhi_partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
-/* Prepares the search over the layer partitions of a choice's layout. *layers:
- * its own partition, or NULL if there are no others. */
+/* Prepares the search over the layer partitions of the layout of `from`.
+ * *layers: that layout's own partition; NULL if it has no others. */
 static lh_status begin_partitions(lhi_partition_refinement *m,
                                   const lh_choice *from, uint32_t **layers,
                                   lh_error *err)
@@ -471,8 +473,9 @@ static lh_status try_neighbours(lhi_partition_refinement *m,
     return status;
 }
 
-/* Checks whether two layouts have the same chunks or, by their times, equal
- * pipelines; their best partitions then hardly differ. */
+/* Checks whether two plan candidates have the same degrees and chunks or, by
+ * equal times and bounds, equal pipelines: their best layer partitions then
+ * hardly differ. */
 static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;

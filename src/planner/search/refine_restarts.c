@@ -88,7 +88,8 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return status;
 }
 
-/* Makes `moves` random one-layer moves between two chunks. */
+/* Changes partition `layers` by `moves` random moves of one layer between two
+ * chunks; skips moves that the allowed ratio between chunks forbids. */
 static void perturb_layers(const lhi_partition_refinement *m,
                            lhi_random *random, uint32_t moves, uint32_t *layers)
 {

@@ -58,8 +58,9 @@ static void find_least(const lhi_bound_case *c, uint32_t part,
     out->state += (double)held.state * c->n_of_part[part];
 }
 
-/* Returns the least times and memory of every layer kind, the embedding and the
- * head over all sites (datacenters or sets of them). */
+/* Returns the least times and memory of every layer kind, of the embedding and
+ * of the head over all sites (datacenters or sets of them), each value
+ * separately. */
 static least_values compute_least_values(const lhi_bound_case *c)
 {
     least_values out = {.state = 0};

@@ -33,8 +33,8 @@ static bool lacks_memory(const lhi_layout_search *s)
     return lacks;
 }
 
-/* Returns the advice to fix less of `layout` if the job fixes values there;
- * else "". */
+/* Returns the advice ", or fix less of layout" if the job fixes a value in
+ * `layout`, else "". */
 static const char *get_layout_advice(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
@@ -119,8 +119,8 @@ static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
                     s->job->name, *why ? ", e.g.: " : "", why);
 }
 
-/* Returns a simulated layout with the reason why no schedule works; first one
- * that lacks memory, because its method applies. NULL: none. */
+/* Returns a simulated layout with the reason why no schedule works on it, if
+ * possible one whose schedule needs too much memory; NULL: there is none. */
 static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
 {
     const lhi_candidate *first = NULL;
@@ -135,8 +135,9 @@ static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
     return first;
 }
 
-/* Checks whether the job requires a mixed placement (`layout.outermost: mixed`)
- * and degrees fit, but no placement exists for them. */
+/* Checks whether the job requires a mixed placement (`layout.outermost: mixed`,
+ * replicas that span different datacenters), and no layout could be placed in
+ * this way. */
 static bool lacks_mixed_placement(const lhi_layout_search *s)
 {
     const lh_layout *l = &s->job->layout;
@@ -157,8 +158,8 @@ static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
         s->job->n_datacenters == 1 ? "" : "s");
 }
 
-/* Checks whether a layout works without the target framework's rules
- * (job->target). *found: one does, and *at is the best. */
+/* Checks whether some layout works without the target framework's rules
+ * (job->target). *found: one does, and *at is the best of them. */
 static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
                                      bool *found, lh_error *err)
 {
@@ -244,8 +245,8 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
-/* Reports why no layout uses as many GPUs of a datacenter as the job requires:
- * the text of a plan's idle GPUs. */
+/* Fails with LH_EINFEASIBLE and the reason why no layout uses more GPUs of a
+ * datacenter, as the plan's entry for idle GPUs shows it. */
 static lh_status fail_idle(const lhi_layout_search *s, lh_error *err)
 {
     return lhi_fail(err, LH_EINFEASIBLE, "%s",
@@ -258,7 +259,8 @@ static lh_status fail_idle(const lhi_layout_search *s, lh_error *err)
                           "more of its GPUs");
 }
 
-/* Reports why no layout works, and the one key of the job that prevents it. */
+/* Fails with LH_EINFEASIBLE and the reason why no layout works, with the one
+ * job key that prevents all layouts if there is one. */
 static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 {
     if (s->job->min_gpus)
@@ -282,8 +284,8 @@ static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
     return c->open && !c->fully_evaluated && (cost || c->bound_ns < s->best_ns);
 }
 
-/* Checks whether a candidate was evaluated under one method only, which failed.
- */
+/* Checks whether a candidate's only evaluation was under a single schedule
+ * method, and that failed: other methods might work. */
 static bool is_refused_once(const lhi_candidate *c)
 {
     return c->simulated && !c->fully_evaluated &&
@@ -348,7 +350,7 @@ static const char *format_bounded_loss(const lh_plan_options *options,
 }
 
 /* Checks whether the lower bound of alternative `c`, which was not simulated,
- * is better than the plan. */
+ * is better than the plan by the objective; result in *can_win. */
 static lh_status compare_bound(const lh_plan_options *options,
                                const lh_choice *c, const lh_plan *plan,
                                bool *can_win, lh_error *err)
@@ -402,8 +404,9 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                                is_open(s, c), best, s->mem);
 }
 
-/* Checks whether the list has candidate `c`'s layout on other datacenters with
- * the same iteration time; `c` is then not listed. */
+/* Checks whether the list of n alternatives already has candidate `c`'s layout
+ * with another placement in datacenters and the same iteration time, so that
+ * `c` is not listed. */
 static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
                                  const lhi_candidate *c)
 {
@@ -421,8 +424,8 @@ static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
     return false;
 }
 
-/* Checks whether a candidate is the best layout with another chunk placement;
- * the plan lists that among its methods. */
+/* Checks whether candidate `c` is layout `best` with another chunk placement
+ * (UD, Loop, Wave): the plan's list of methods shows it already. */
 static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 {
     lhi_config there = best->config;
@@ -430,8 +433,9 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
     return c != best && lhi_configs_are_equal(&there, &c->config);
 }
 
-/* Lists the plan's alternatives, sorted by the objective. `first`: the plan's
- * choice, which is of another layout than `best` only if it is better. */
+/* Lists the alternatives of the plan, sorted by the objective, with the reasons
+ * why they are not the plan. `best`: the best candidate; `first`: the plan's
+ * choice, of another layout than `best` only if an elastic plan is better. */
 static lh_status list_alternatives(lhi_layout_search *s,
                                    const lhi_candidate *best,
                                    const lh_choice *first, lh_plan *plan,
@@ -487,8 +491,9 @@ static bool is_current_best(const lhi_layout_search *s, const lh_plan *plan,
 }
 
 /* Runs every schedule method on the best layout in each possible chunk
- * placement and lists the results. The search skips slow methods without
- * prospects; if one of them is the best, its placement becomes the plan. */
+ * placement, and lists the results as the plan's methods. Includes slow methods
+ * that the search skipped; if one of them is the best, its placement becomes
+ * the plan. */
 static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
                               lh_plan *plan, lh_error *err)
 {
@@ -537,17 +542,16 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
     return LH_OK;
 }
 
-/* Checks whether only elastic plans are listed: the job requires elastic
- * schedules with ZeRO 2 or 3, or plans as published. The same order with
- * communication in every pass is then not listed. */
+/* Checks whether the plan's table lists only elastic plans: the job requires
+ * elastic schedules with ZeRO 2 or 3, or the plan of PipeMesh's planner. */
 static bool is_elastic_alone(const lhi_layout_search *s)
 {
     return (lhi_elastic_is_required(s->job) || s->elastic.published) &&
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
-/* Makes the elastic plan the plan in place of the best other layout, with a
- * text on how they compare. */
+/* Makes the best elastic plan the plan in place of the best other layout, with
+ * a text that compares both. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {
@@ -588,7 +592,7 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Returns `n`, at most UINT32_MAX. */
+/* Returns `n`, or UINT32_MAX if it is larger. */
 static uint32_t clamp_to_uint32(uint64_t n)
 {
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;

@@ -90,8 +90,9 @@ typedef struct tally {
     double sum, least_ns; /* per remaining sample */
 } tally;
 
-/* Adds a sample's time to a schedule's statistic. Returns true if the schedule
- * cannot beat the limit even if all other samples are as fast as possible. */
+/* Adds the iteration time (ns) of one jitter sample to a schedule's statistic.
+ * Returns true if the schedule cannot beat the limit even if all its other
+ * samples are as fast as the lower bound. */
 static bool add_sample(tally *t, int64_t ns)
 {
     t->done++;
@@ -105,8 +106,9 @@ static bool add_sample(tally *t, int64_t ns)
            (double)t->limit_ns - 0.5;
 }
 
-/* Returns an empty statistic for a layout's samples; its limit is limit_ns
- * without the optimizer and overhead times. */
+/* Returns an empty statistic for the jitter samples of layout `d`. Its limit,
+ * which a schedule must beat, is limit_ns without the optimizer and overhead
+ * times. */
 static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
 {
     int64_t after_ns = d->built.optimizer_ns + d->built.overhead_ns;
@@ -117,8 +119,8 @@ static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
                    .least_ns = (double)d->least_ns};
 }
 
-/* Checks by the lower bounds in each sample whether no schedule of the layout
- * can beat the best by the statistic; result in *out. */
+/* Checks whether no schedule of layout `d` can beat the best plan's statistic
+ * under jitter, by the lower bounds of all samples; result in *out. */
 static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
                              lh_error *err)
 {
@@ -134,8 +136,9 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     return LH_OK;
 }
 
-/* Simulates a schedule in each jitter sample of the layout; *out is the result,
- * or NULL if the schedule was abandoned because it cannot beat limit_ns. */
+/* Simulates a schedule in each jitter sample of layout `d`; *out: the
+ * statistics, or NULL if the schedule was abandoned because it cannot beat
+ * limit_ns. */
 static lh_status sample_iterations(const robust *r, drawn *d,
                                    const lh_schedule *schedule,
                                    int64_t limit_ns,
@@ -170,7 +173,8 @@ static lh_status sample_iterations(const robust *r, drawn *d,
 
 /* --- one layout ----------------------------------------------------------- */
 
-/* Builds choice `like`'s layout and prepares its jitter samples. */
+/* Builds the layout of plan candidate `like` and prepares its jitter samples
+ * (random link delays and device speeds), in *d. */
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
@@ -208,8 +212,8 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                                schedule, err);
 }
 
-/* Stores the schedule of d->rows[row] if its statistic is the best over all
- * layouts so far; otherwise frees it. */
+/* Keeps `schedule`, that of d->rows[row], as the layout's best if its statistic
+ * under jitter is the best over all layouts so far; otherwise frees it. */
 static void store_if_best(robust *r, drawn *d, uint32_t row,
                           lh_schedule *schedule)
 {
@@ -223,9 +227,9 @@ static void store_if_best(robust *r, drawn *d, uint32_t row,
     d->best_row = row;
 }
 
-/* Simulates the schedule of d->rows[row] in the jitter samples, unless it
- * cannot beat limit_ns, and stores it if it is the best; takes ownership of it.
- */
+/* Simulates `schedule`, that of d->rows[row], in all jitter samples, unless
+ * it cannot beat limit_ns, and keeps it if it is the best. Owns it from
+ * then on. */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                                  lh_schedule *schedule, int64_t limit_ns,
                                  lh_error *err)
@@ -239,8 +243,9 @@ static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
     return status;
 }
 
-/* Repeats the solver's search for the layout's schedule, which no method makes,
- * and samples it. `show`: completely, even if it cannot win. */
+/* Repeats the solver's search for the schedule of `like`, which no method
+ * makes, and simulates it in the layout's jitter samples. `show`: in all
+ * samples, even if it cannot win. */
 static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
                                         bool show, drawn *d, lh_error *err)
 {
@@ -255,8 +260,8 @@ static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
                            show ? INT64_MAX : r->best_ns, err);
 }
 
-/* Checks whether to skip a slow schedule method: no other method's nominal time
- * on this layout is below the best time with jitter. */
+/* Checks whether to skip a slow schedule method on layout `d`: no faster
+ * method's time without jitter is below the best time with jitter. */
 static bool is_too_slow(const robust *r, const drawn *d,
                         const lhi_method *method)
 {
@@ -269,8 +274,9 @@ static bool is_too_slow(const robust *r, const drawn *d,
     return !hope;
 }
 
-/* Samples every schedule method on the layout; none if `hopeless`. With `show`,
- * `like`'s method is sampled completely in any case. */
+/* Runs the schedule methods on layout `d` and simulates each in its jitter
+ * samples; none if `hopeless`. `show`: the method of `like` in any case, and in
+ * all samples. */
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
@@ -302,9 +308,9 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
 
 /* --- plan's layout -------------------------------------------------------- */
 
-/* Samples the methods of one pipeline (chunk placement): rows[from] and the
- * later ones with the same pipeline, and marks them in done[]. One that beats
- * all previous ones becomes the plan. */
+/* Simulates in jitter samples the schedules of rows[from] and all later rows
+ * with the same pipeline, and marks them in done[]. A schedule that beats all
+ * previous ones becomes the plan. */
 static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
                              uint32_t from, bool *done, lh_error *err)
 {
@@ -339,8 +345,9 @@ static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
     return status;
 }
 
-/* Samples all schedule methods on the plan's layout completely; the solver's
- * schedule only in the plan's chunk placement. */
+/* Simulates all schedule methods on the plan's layout in all jitter samples,
+ * for the table of methods; the solver's schedule only in the plan's chunk
+ * placement. */
 static lh_status sample_methods(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -371,8 +378,8 @@ static lh_status sample_methods(robust *r, lh_error *err)
     return LH_OK;
 }
 
-/* Samples the plan's own schedule completely; its statistic is the limit for
- * all others. */
+/* Simulates the plan's own schedule in all jitter samples; its statistic (mean
+ * or 95th percentile) is the limit for all other schedules. */
 static lh_status sample_best(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -398,8 +405,8 @@ static lh_status sample_best(robust *r, lh_error *err)
 
 /* --- alternatives --------------------------------------------------------- */
 
-/* Checks whether choice `x` is better than `y` (NULL: none) by status, then by
- * its statistic under jitter, then by nominal time. */
+/* Checks whether plan candidate `x` is better than `y` (NULL: none): by status,
+ * then by its statistic `by` under jitter, then by its time without jitter. */
 static bool is_better_row(const lh_choice *x, const lh_choice *y,
                           lh_plan_statistic by)
 {
@@ -409,8 +416,8 @@ static bool is_better_row(const lh_choice *x, const lh_choice *y,
     return a != b ? a < b : x->iteration_ns < y->iteration_ns;
 }
 
-/* Makes the sampled layout the plan; the previous plan takes its place in the
- * alternative list (`slot`). */
+/* Makes layout `d`, with its best schedule under jitter, the plan; the previous
+ * plan takes its entry *slot in the list of alternatives. */
 static void replace_plan(robust *r, drawn *d, lh_choice *slot)
 {
     lh_plan *plan = r->plan;
@@ -428,8 +435,8 @@ static void replace_plan(robust *r, drawn *d, lh_choice *slot)
     r->moved = true;
 }
 
-/* Stores the result of the layout's best sampled method in its entry of the
- * alternatives (`slot`). */
+/* Stores the result of layout `d`'s best schedule under jitter in its entry
+ * *slot of the alternatives. */
 static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 {
     const lh_choice *best = NULL;
@@ -444,9 +451,9 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
     *slot = *best;
 }
 
-/* Samples the schedules of one alternative, unless its bounds show that it
- * cannot win; it becomes the plan if it is the best. `show`: samples at least
- * its own method. */
+/* Simulates the schedules of alternative *slot in jitter samples, unless its
+ * bounds show that it cannot win; it becomes the plan if it is the best.
+ * `show`: simulates at least its own method. */
 static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
                                     lh_error *err)
 {
@@ -557,8 +564,8 @@ static int64_t get_wide_value(void *context, const lhi_candidate *c)
     return c->choice.iteration_ns;
 }
 
-/* Checks whether the list has a choice with the same layout, or the plan has
- * it. */
+/* Checks whether the plan, or one of the n candidates in the list, has the same
+ * layout as `c` (all but schedule and layer partition). */
 static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
                      const lh_choice *c)
 {
@@ -590,9 +597,9 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
     return LH_OK;
 }
 
-/* Repeats the layout search with the best time under jitter as the limit, and
- * appends new layouts to the list: layouts slower without jitter may be better
- * with it. */
+/* Repeats the layout search for all layouts whose bound is below the best time
+ * with jitter, and appends new ones to the list: layouts that are slower
+ * without jitter may be better with it. */
 static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n,
                               lh_error *err)
 {
@@ -618,7 +625,7 @@ static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n,
     return status;
 }
 
-/* Reports progress. Checks whether the caller asks to stop. */
+/* Calls the caller's progress callback; returns true if it asks to stop. */
 static bool is_stopped(const robust *r)
 {
     const lh_plan_options *o = r->options;
@@ -626,8 +633,9 @@ static bool is_stopped(const robust *r)
                                       r->plan->n_layouts, r->best_ns);
 }
 
-/* Samples the alternatives in the list's order; the first `top` at least by
- * their own method. */
+/* Simulates the n alternatives in jitter samples, in the list's order; the
+ * first `top` at least by their own method. Counts those without simulation
+ * that might be better. */
 static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
                                      uint32_t top, lh_error *err)
 {
@@ -642,8 +650,8 @@ static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
 
 /* --- result --------------------------------------------------------------- */
 
-/* Moves the row with the plan's own samples to the front, even if others have
- * the same score. */
+/* Moves the row whose samples are the plan's own (`own`) to the front of n
+ * rows, even if others have the same statistic. */
 static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -656,14 +664,15 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
     }
 }
 
-/* Returns the difference of `x` from `y`, in percent of `y`. */
+/* Returns the difference of `x` from `y` in per cent of `y`, rounded to one
+ * decimal. */
 static double compute_percent(double x, double y)
 {
     return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
-/* Sets the text of each alternative with samples: its difference from the plan
- * in percent, nominal and with jitter. */
+/* Sets the text of each alternative with jitter samples: its difference from
+ * the plan in per cent, without and with jitter. */
 static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
                                  lh_error *err)
 {
@@ -688,8 +697,8 @@ static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
     return LH_OK;
 }
 
-/* Formats why the plan is the best under jitter. `nominal`: the plan without
- * jitter. */
+/* Formats the reason why the plan is the best under jitter, into its text.
+ * `nominal`: the best plan without jitter. */
 static lh_status format_reason(robust *r, const lh_choice *nominal,
                                lh_error *err)
 {
@@ -717,7 +726,8 @@ static lh_status format_reason(robust *r, const lh_choice *nominal,
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Lists the sampled choices as the plan's alternatives. */
+/* Makes the n sampled candidates the plan's alternatives, sorted by their
+ * statistic, with their texts. `nominal`: the best plan without jitter. */
 static lh_status list_sampled(robust *r, lh_choice *list, uint32_t n,
                               const lh_choice *nominal, lh_error *err)
 {

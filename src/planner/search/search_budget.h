@@ -46,8 +46,9 @@ lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
  * work and time that the largest of them has alone. */
 lh_plan_options lhi_options_for_questions(const lh_plan_options *options);
 
-/* Raises the work so that a quick plan, which has a part of it, has the minimum
- * of a plan search, unless the caller asked for less. */
+/* Raises the work in the options if needed, so that the part of it that a quick
+ * plan gets is the minimum of a plan search; unless the caller asked for very
+ * little. */
 void lhi_ensure_quick_work(lh_plan_options *options);
 
 /* Returns the work and time limits of the local search in a plan's search. */

@@ -35,7 +35,9 @@ typedef struct time_list {
     uint32_t n, room;
 } time_list;
 
-/* Fills the entry of one set of degrees. */
+/* Computes, for one set of degrees, the times of all passes for every
+ * microbatch size in every datacenter, and how many pipeline ranks each
+ * datacenter holds. */
 static lh_status fill_times(const time_list *t, lhi_unequal_times *it,
                             lh_error *err)
 {
@@ -51,7 +53,7 @@ static lh_status fill_times(const time_list *t, lhi_unequal_times *it,
     return LH_OK;
 }
 
-/* Checks whether the last entry has the degrees of `config`. */
+/* Checks whether the list's last entry has the same degrees as `config`. */
 static bool is_listed(const time_list *t, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -60,9 +62,9 @@ static bool is_listed(const time_list *t, const lhi_config *config)
            last->expert == l->expert && last->expert_tensor == l->expert_tensor;
 }
 
-/* Appends the times with the degrees of `config`, unless the same degrees were
- * visited with a smaller microbatch. Degrees that the cost model rejects are
- * skipped. Visitor callback. */
+/* Appends an entry with the degrees of `config` and their pass times to the
+ * list, unless the last entry has the same degrees. Skips degrees that the cost
+ * model rejects. Visitor callback. */
 static lh_status add_times(void *context, const lhi_config *config,
                            lh_error *err)
 {
@@ -111,8 +113,8 @@ lh_status lhi_unequal_list_times(const lh_job *job, lhi_arena *mem,
     return status;
 }
 
-/* Returns the most sequences per ns that the GPUs of all datacenters process
- * with one set of degrees. */
+/* Returns the most sequences per ns that all datacenters' GPUs can process with
+ * one set of degrees, each datacenter with its best microbatch size. */
 static double compute_rate(const lh_job *job, const lhi_unequal_times *t)
 {
     double rate = 0;

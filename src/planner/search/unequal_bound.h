@@ -25,7 +25,9 @@ typedef struct lhi_unequal_times {
     int64_t ns[LHI_UNEQUAL_MAX_SITES][LHI_UNEQUAL_MAX_MICRO_BATCH];
 } lhi_unequal_times;
 
-/* Lists these times for all degrees of the job's search space, in `mem`. */
+/* Lists, for every set of degrees in the job's search space, the pass times by
+ * datacenter and microbatch size, in `mem`; for plans with unequal
+ * microbatches. */
 lh_status lhi_unequal_list_times(const lh_job *job, lhi_arena *mem,
                                  lhi_unequal_times **out, uint32_t *n,
                                  lh_error *err);

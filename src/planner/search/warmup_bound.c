@@ -114,10 +114,10 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind,
     return room - (whole ? fmax(first, last) : first + last);
 }
 
-/* Adds the embedding's or head's passes (`all` ns) to a memory limit. They take
- * their own memory from `room` bytes. Either the limit becomes that of the
- * layers, for_each_byte ns per byte (*of_layers), or *of_ends grows by `all`.
- */
+/* Raises a limit on pass times by memory for the embedding or head, whose
+ * passes take `all` ns and need for_each_byte ns per byte of `room` free bytes.
+ * Either *of_layers, the ns per byte, rises to that or *of_ends grows by `all`,
+ * whichever raises the limit less. */
 static void limit_by_end(double room, double all, double for_each_byte,
                          double *of_layers, double *of_ends)
 {
