@@ -13,9 +13,10 @@ typedef struct critical {
     uint32_t *next;          /* per device */
 } critical;
 
-/* Computes the shortest possible time of a task's message in ns, into *out:
- * with `slots` slots on the best candidate path or, inside a site, over the
- * pipeline's own link. Returns false on allocation failure. */
+/* Computes the shortest possible time of a task's message in ns, into *out: the
+ * set-up of its circuit (setup_ns), then its transfer with `slots` slots on the
+ * best candidate path; inside a site, over the pipeline's own link. Returns
+ * false on allocation failure. */
 static bool compute_fastest(lhi_network *network, int64_t setup_ns,
                             const lhi_optical_run_job *job, uint32_t task,
                             uint32_t slots, int64_t *out)

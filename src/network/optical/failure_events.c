@@ -67,8 +67,8 @@ static lh_status compute_delay(const timeline *t, uint32_t a, uint32_t b,
     return LH_OK;
 }
 
-/* Checks whether messages flow between two devices on different nodes, in
- * either direction. */
+/* Checks whether devices `a` and `b` are on different network nodes and
+ * exchange messages, in either direction. */
 static bool exchanges_messages(const lhi_optical_run_job *job, uint32_t a,
                                uint32_t b)
 {

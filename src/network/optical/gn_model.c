@@ -36,7 +36,8 @@ void lhi_gn_attenuate(const lhi_gn_comb *comb, double db, lhi_gn_signal *signal)
         signal->power_w[i] *= factor;
 }
 
-/* Returns the group velocity dispersion beta2 at a frequency, s^2/m. */
+/* Returns the group velocity dispersion beta2 of a fibre at frequency `hz`, in
+ * s^2/m. */
 static double compute_beta2(const lhi_gn_fibre *f, double hz)
 {
     double wavelength = LIGHT_M_PER_S / hz;

@@ -180,7 +180,8 @@ static lh_status read_plan(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* Reads a job's pipeline file. */
+/* Reads the pipeline file that a job names at `node`; the scenario owns the
+ * pipeline. */
 static lh_status read_pipeline(reader *r, const lhi_node *node)
 {
     const char *path;

@@ -153,8 +153,8 @@ static lh_status make_links(const lh_scenario *s,
     return LH_OK;
 }
 
-/* Builds a chain job's chunks: one per device (UD), two in a V (Wave), or two
- * in a Loop. */
+/* Builds a chain job's equal chunks into *desc by `placement`: one per device
+ * (UD), or two per device in a V (Wave) or a Loop. */
 static lh_status make_chain_chunks(const lhi_optical_job_spec *job,
                                    lh_placement placement, lhi_arena *mem,
                                    lh_pipeline_desc *desc, lh_error *err)

@@ -63,8 +63,8 @@ typedef struct lhi_chain {
  * arrives at once. */
 const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 
-/* Builds the program (pass orders and messages of one iteration) of a chain of
- * equal stages. */
+/* Builds the program (pass orders and messages of one iteration) of a pipeline
+ * with equal stages, one per device, with GPipe's or 1F1B's pass order. */
 lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                                   lhi_program *out, lh_error *err);
 /* Builds the program (pass orders and messages of one iteration) of a schedule;

@@ -99,9 +99,10 @@ static int compare_routes(const lhi_node_route *a, const lhi_node_route *b)
     return 0;
 }
 
-/* Finds the shortest route that begins with the first `spur` hops of `root` and
- * does not continue like any route in `found` with the same beginning (spur
- * step of Yen's algorithm). out->nodes is NULL if there is none. */
+/* Finds the shortest route that begins with the first `spur` hops of `root`,
+ * root_m metres long, and does not continue like any route in `found` with the
+ * same beginning (spur step of Yen's algorithm). out->nodes is NULL if there is
+ * none. */
 static lh_status find_spur_route(finder *f, const lhi_node_route *root,
                                  uint32_t spur, int64_t root_m,
                                  const lhi_node_route *found, uint32_t n_found,

@@ -100,7 +100,8 @@ static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
 }
 
 /* Reads `modulation` as a map: a transceiver of the topology's equipment, whose
- * modes are chosen by the GSNR of each path. */
+ * modes are chosen by the GSNR of each path, into *out, and the margin on the
+ * GSNR into *margin_db. */
 static lh_status read_transceiver(lhi_keys_reader *r, const lhi_node *map,
                                   const lhi_gn_transceiver **out,
                                   double *margin_db)
@@ -262,7 +263,8 @@ static uint32_t count_links(const lh_topology *t, uint32_t a, uint32_t b,
     return n;
 }
 
-/* Reads `link`, a pair of nodes, and returns their nodes. */
+/* Reads `link`, a list of two different nodes, and returns their indices in
+ * `ends`. */
 static lh_status read_pair(lhi_keys_reader *r, const lhi_node *list,
                            uint32_t ends[2])
 {

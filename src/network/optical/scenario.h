@@ -68,7 +68,8 @@ struct lh_scenario {
     lhi_scenario_file *files, *last_file; /* in order of appearance */
 };
 
-/* Builds a scenario from a parsed document. */
+/* Builds a scenario (network, jobs, background traffic, policies and seeds)
+ * from a parsed scenario file. */
 lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
                              lh_error *err);
 
@@ -123,7 +124,8 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
                                     lh_error *err);
 
-/* Returns the inputs of a run of the scenario's prepared jobs. */
+/* Returns the inputs of the simulation of a scenario's prepared jobs with
+ * random seed `seed`. */
 lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
                                              const lhi_optical_run_job *jobs,
                                              uint64_t seed);

@@ -67,7 +67,7 @@ typedef struct lhi_iteration_record {
     lhi_recorded_circuit *circuits;
     size_t n_circuits, circuits_capacity;
 } lhi_iteration_record;
-/* Frees the arrays of a recorded iteration. */
+/* Frees the arrays of an iteration recorded for figures. */
 void lhi_iteration_record_fini(lhi_iteration_record *record);
 
 /* Run inputs. */
@@ -128,10 +128,12 @@ typedef struct lhi_circuits {
     uint64_t held; /* slots x fibres */
 } lhi_circuits;
 
-/* Allocates a spectrum for the network without circuits. */
+/* Allocates the spectrum (occupied slots of every fibre) of the network, with
+ * no slot occupied, and an empty list of circuits. */
 lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
                             lh_error *err);
-/* Frees the spectrum and the circuit list. */
+/* Frees a run's spectrum (occupied slots of every fibre) and its list of
+ * circuits. */
 void lhi_circuits_fini(lhi_circuits *circuits);
 /* Occupies the spectrum slots of a grant (path and block) and returns the index
  * of the new circuit; LH_NONE on allocation failure. */

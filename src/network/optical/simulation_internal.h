@@ -148,7 +148,8 @@ static inline bool lhi_live_assign_background(const lhi_live_run *r,
  * circuit; LH_NONE on allocation failure. */
 uint32_t lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
                        int64_t end_ns, uint32_t owner, uint32_t task);
-/* Extends a circuit until `end_ns`. */
+/* Extends a circuit until `end_ns`, and postpones the release of its spectrum
+ * slots. */
 void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
 /* Processes a circuit's release event: frees its slots. Ignores the event of a
  * circuit that was cut or extended since. */
