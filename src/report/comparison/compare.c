@@ -122,8 +122,9 @@ static bool is_elastic(const comparison_state *x, uint32_t base)
     return x->plan && x->plan->best.elastic && base == x->plans;
 }
 
-/* Returns the plan's own schedule if `method` is its method, else NULL: a
- * second search could return another schedule. */
+/* Returns the plan's own schedule if base `base` (a compared pipeline) is the
+ * plan's pipeline and `method` the plan's method, else NULL: a second search
+ * could return another schedule. */
 static const lh_schedule *find_plan_schedule(const comparison_state *x,
                                              uint32_t base, const char *method)
 {

@@ -42,8 +42,9 @@ int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
  * is NULL or has no value `i`. */
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
                              int64_t forward_ns);
-/* Builds the pipeline with other delays (-1: unchanged) on the links between
- * its datacenters, or on all links if it has none. */
+/* Builds a copy of the pipeline with latency latency_ns and transfer time
+ * transfer_ns (-1: unchanged) on the links between its datacenters, or on all
+ * links if it has none. */
 lh_status lhi_compare_build_delayed(const lh_pipeline *pipeline,
                                     int64_t latency_ns, int64_t transfer_ns,
                                     lh_pipeline **out, lh_error *err);

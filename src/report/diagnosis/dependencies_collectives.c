@@ -159,8 +159,9 @@ static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
     return false;
 }
 
-/* Adds reduce-scatters that overlap with passes: each depends on its chunk's
- * final pass. Returns the last one, or LH_NONE. */
+/* Makes each reduce-scatter of a worker that overlaps with passes wait for its
+ * chunk's final pass and for the previous reduce-scatter, in the replay.
+ * Returns the last one; LH_NONE: there is none. */
 static uint32_t overlap_scatters(lhi_dependency_search *w, uint32_t worker,
                                  const worker_chunks *chunks)
 {

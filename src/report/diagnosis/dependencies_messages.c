@@ -11,7 +11,8 @@ static bool is_forward(const lhi_op_row *row)
     return row->op == LHI_OP_FORWARD;
 }
 
-/* Checks whether a pass receives or sends a gradient. */
+/* Checks whether a recorded operation is a backward pass that sends a gradient:
+ * B or D. */
 static bool is_backward(const lhi_op_row *row)
 {
     return row->op == LHI_OP_BACKWARD || row->op == LHI_OP_INPUT;

@@ -20,8 +20,8 @@ typedef struct sorting {
     uint32_t n_queue, n_leaders;
 } sorting;
 
-/* Returns an operation's dependency `i`; LH_NONE if there is none. Stray
- * messages are never dependencies. */
+/* Returns the i-th operation that operation `row` waits for; LH_NONE if there
+ * is none. Stray messages, which match no pass, are never waited for. */
 static uint32_t get_dependency(const sorting *s, uint32_t row, uint32_t i)
 {
     uint32_t need = s->needs->dependencies[row][i];
@@ -72,8 +72,8 @@ static void find_dependents(sorting *s)
      * + 1's do, at first[i + 2]. */
 }
 
-/* Decrements the wait counts for the operations that depend on a group, and
- * queues groups at 0. */
+/* Decrements the wait counts of the operation groups that wait for group
+ * `leader` (its leading operation), and queues those whose count becomes 0. */
 static void release_dependents(sorting *s, uint32_t leader)
 {
     uint32_t row = leader;
@@ -135,8 +135,8 @@ void lhi_op_graph_free(lhi_op_graph *g)
     free(g);
 }
 
-/* Numbers a group's operations in the graph (number[row]) and writes their
- * replay durations to ns[]. */
+/* Assigns indices in the graph to the operations of group `leader` (its leading
+ * operation), in number[row], and stores their replay durations in ns[]. */
 static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
 {

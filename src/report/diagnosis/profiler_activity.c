@@ -66,8 +66,8 @@ static void list_operators(const lhi_file_events *e, change *list, size_t *n)
     }
 }
 
-/* Adds the times between n sorted changes to *out: computation, communication,
- * their overlap, copies and idle time, by the activities that run then. */
+/* Adds the intervals between n sorted changes to *out, by the activities that
+ * run in them: computation, communication, both, copies, or none (idle). */
 static void sum_changes(const change *list, size_t n, lhi_activity *out)
 {
     int64_t active[N_KINDS] = {0};

@@ -176,8 +176,8 @@ static lh_status parse_range(nsight_export *x, const json_t *event,
     return LH_OK;
 }
 
-/* Returns the process number in an Nsight thread or process number, which also
- * contains host and thread. */
+/* Returns the process number in `global`, Nsight's number of a thread or
+ * process, which also contains the host and thread numbers. */
 static uint32_t process_of(uint64_t global)
 {
     return (uint32_t)(global >> 24) & 0xffffff;

@@ -301,7 +301,8 @@ static lh_status add_messages(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a named range for each pass in the step. */
+/* Adds a named range for each pass that was derived from the step's
+ * operators. */
 static lh_status add_passes(step_passes *s, lh_error *err)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -374,7 +375,8 @@ static lh_status list_named_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds message ranges for passes that have ranges already. */
+/* Derives the messages of the passes that have named ranges from operators, and
+ * adds named ranges for them. */
 static lh_status derive_messages(lhi_file_events *e, lh_error *err)
 {
     step_passes s = {.ops = e->operators, .n_ops = e->n_operators, .events = e};

@@ -380,8 +380,9 @@ static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from,
     return sum;
 }
 
-/* Adds each step's gradient reduction: the reductions between its last pass and
- * its optimizer, as one operation. */
+/* Adds each step's gradient reduction to the rank: the library's reductions
+ * between its last pass and its optimizer, merged into one operation. `first`:
+ * the file's first operation. */
 static lh_status add_reductions(lhi_profiled_rank *into, const sorted_ranges *s,
                                 size_t first, lh_error *err)
 {

@@ -122,8 +122,8 @@ static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p,
     return NULL;
 }
 
-/* Checks whether a process group is the rank's pipeline: one rank per stage,
- * among the ranks with traces. */
+/* Checks whether a process group is the pipeline of rank number `rank`: it has
+ * n_stages ranks, and those with traces are on different stages. */
 static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
                         uint32_t rank, uint32_t n_stages)
 {
@@ -142,8 +142,9 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     return has;
 }
 
-/* Returns the smallest rank number in rank `r`'s pipeline, which identifies the
- * pipeline; LH_NONE if unknown. */
+/* Returns the smallest rank number in the pipeline of rank `r`, which
+ * identifies the pipeline; LH_NONE if no process group with n_stages ranks is
+ * one. */
 static uint32_t find_pipeline(const lhi_profiler *p, const lhi_profiled_rank *r,
                               uint32_t n_stages)
 {
@@ -167,8 +168,8 @@ static int compare_numbers(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers the replicas by each pipeline's least rank. LH_EINPUT: the process
- * groups do not determine a rank's pipeline. */
+/* Numbers the replicas by the least rank in each pipeline of n_stages ranks.
+ * LH_EINPUT: the process groups do not determine a rank's pipeline. */
 static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
                                lh_error *err)
 {

@@ -359,8 +359,8 @@ static int compare_starts(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Computes every step's start, when its first operation starts on any rank,
- * sorted by step; release with free(). */
+/* Computes the start of each step: the time at which its first operation starts
+ * on any rank. *out: n_out entries sorted by step; release with free(). */
 static lh_status find_starts(const lhi_profiler *p, step_start **out,
                              size_t *n_out, lh_error *err)
 {
@@ -417,8 +417,9 @@ static int compare_positions(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-/* Builds a step's index of forward and backward passes, without W, sorted for
- * binary search; release with free(). */
+/* Builds an index of a step's forward and backward passes (F, D and B) among n
+ * operations, sorted by pass for binary search, into *out (n_out entries);
+ * release with free(). */
 static lh_status index_passes(const lhi_rank_op *ops, size_t n,
                               pass_position **out, size_t *n_out, lh_error *err)
 {
@@ -450,8 +451,8 @@ static size_t find_order(const lhi_rank_op *message, const pass_position *list,
     return found ? found->at : 0;
 }
 
-/* Returns a rank's operation in the recording's form, with its start relative
- * to the step's start `start_ns`. */
+/* Converts a rank's operation to the recording's form: its start is relative to
+ * the step's start, start_ns. `order`: its index among equal kinds. */
 static lhi_op_row make_row(const lhi_profiled_rank *r, const lhi_rank_op *op,
                            size_t order, int64_t start_ns)
 {
@@ -469,7 +470,8 @@ static lhi_op_row make_row(const lhi_profiled_rank *r, const lhi_rank_op *op,
         .op = op->op};
 }
 
-/* Adds a rank's operations in one step to the recording. */
+/* Adds a rank's n operations of one step, which starts at start_ns, to the
+ * recording. */
 static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
                           size_t n, int64_t start_ns, lhi_rows *rows,
                           lh_error *err)
@@ -493,7 +495,8 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
     return status;
 }
 
-/* Adds all operations of a rank to the recording, step by step. */
+/* Adds all operations of a rank to the recording, step by step; starts[]: start
+ * times of the n_starts steps. */
 static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
                           size_t n_starts, lhi_rows *rows, lh_error *err)
 {

@@ -65,8 +65,8 @@ lh_status lhi_replay_steps(const lh_recording *recording,
 /* Returns the mean of the ends ends_ns over the recording's steps. */
 double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
-/* Computes each operation kind's typical time over all workers and steps: the
- * mean for computation, the median for communication. */
+/* Computes usual_ns[kind], the typical duration of each operation kind over all
+ * workers and steps: the mean for computation, the median for communication. */
 void lhi_typical_times(const lh_recording *recording,
                        int64_t usual_ns[LHI_N_OPS]);
 

@@ -16,7 +16,8 @@ lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
-/* Sets the trace's datacenter names, one per displayed replica. */
+/* Names the trace's datacenters: one per displayed replica, such as "replica
+ * 3". */
 static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {

@@ -18,7 +18,8 @@ typedef struct pass_sums {
     uint64_t n[LHI_OP_WEIGHT + 1];
 } pass_sums;
 
-/* Returns a pass kind's mean duration in ns; 0 if there is none. */
+/* Returns the mean duration in ns of passes of kind `op` in the sums; 0 if
+ * there are none. */
 static double get_mean(const pass_sums *sums, lhi_op_type op)
 {
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;
@@ -83,7 +84,7 @@ static lh_status find_form(const lh_recording *recording, bool *joint,
     return LH_OK;
 }
 
-/* Rounds a non-negative time to whole nanoseconds. */
+/* Rounds a time of 0 or more ns to whole nanoseconds. */
 static int64_t round_to_ns(double ns)
 {
     return (int64_t)(ns + 0.5);
@@ -152,8 +153,9 @@ static void sum_messages(const lh_recording *recording, uint32_t replica,
     }
 }
 
-/* Adds the links between stages to the pipeline description, with the mean
- * recorded transfer time as latency. */
+/* Adds the links between stages to *desc, the pipeline's description. Their
+ * latency is the mean transfer time of the replica's recorded messages;
+ * LH_NONE: of all replicas. */
 static lh_status make_links(const lh_recording *recording, uint32_t replica,
                             const lhi_chunk_times *times,
                             lh_pipeline_desc *desc, lhi_arena *arena,

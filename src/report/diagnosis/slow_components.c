@@ -177,7 +177,8 @@ static double get_median_of_peers(const straggler_search *l, uint32_t worker)
                                 r->n_replicas, l->passes[worker]);
 }
 
-/* Returns the other stages' median pass time in the current step. */
+/* Returns the median pass time in the current step over all stages but
+ * `stage`. */
 static double get_median_of_stages(const straggler_search *l, uint32_t stage)
 {
     return get_median_of_others(l->sorted_stages, l->d->recording->n_stages,

@@ -59,7 +59,8 @@ static int64_t estimate_offset(const lhi_step_ops *ops, uint32_t a, uint32_t b,
     return lhi_median_ns(p.ns, p.n);
 }
 
-/* Subtracts a clock offset in ns from a worker's start times. */
+/* Subtracts a clock offset, ahead_ns, from all start times of worker `w` (a
+ * replica's stage). */
 static void shift_clock(lhi_step_ops *ops, uint32_t w, int64_t ahead_ns)
 {
     for (uint32_t i = ops->first[w * LHI_N_OPS];

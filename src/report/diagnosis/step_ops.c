@@ -34,8 +34,8 @@ static int compare_rows(const void *a, const void *b)
     return compare_within(a, b);
 }
 
-/* Sorts a step's operations by worker (stage of a replica) and kind with a
- * counting sort. */
+/* Sorts a step's operations by worker (a replica's stage) and kind with a
+ * counting sort over n_stages stages and n_replicas replicas. */
 static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
                                   uint32_t n_replicas, lh_error *err)
 {
@@ -161,7 +161,7 @@ static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 
 /* --- complete replicas ---------------------------------------------------- */
 
-/* Counts the stages whose ranks ran passes. */
+/* Returns the number of stages on which some rank ran passes. */
 static uint32_t count_stages(const lhi_row_list *list)
 {
     uint32_t n = 0;
@@ -172,8 +172,8 @@ static uint32_t count_stages(const lhi_row_list *list)
     return n;
 }
 
-/* Checks whether the replica whose operations begin at index `from` has passes
- * on each stage; *to is the end of its operations. */
+/* Checks whether the replica whose operations begin at index `from` ran passes
+ * on all n_stages stages; *to: the end of its operations. */
 static bool is_complete(const lhi_row_list *list, size_t from,
                         uint32_t n_stages, size_t *to)
 {
@@ -188,7 +188,8 @@ static bool is_complete(const lhi_row_list *list, size_t from,
     return seen == n_stages && seen > 0;
 }
 
-/* Drops incomplete replicas' operations; returns how many are complete. */
+/* Removes the operations of replicas that lack one of n_stages stages from the
+ * list and counts them as a defect; returns how many replicas remain. */
 static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
                               lhi_defect_counts *remarks)
 {

@@ -16,17 +16,18 @@ typedef struct lhi_typical_passes {
 lh_status lhi_typical_passes_compute(const lh_recording *recording,
                                      lhi_arena *arena, lhi_typical_passes *out,
                                      lh_error *err);
-/* Returns the median time in ns of a pass kind over the other replicas of the
- * worker's stage. */
+/* Returns the median over the other replicas of the worker's stage of their
+ * mean times, in ns, for passes of kind `op`. */
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t worker,
                              lhi_op_type op);
-/* Returns a pass kind's typical time in ns on a stage: the median over
- * replicas. */
+/* Returns the typical time in ns of passes of kind `op` on a stage: the median
+ * over replicas of their mean times. */
 int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t stage,
                              lhi_op_type op);
-/* Returns a pass kind's median time in ns over the other stages. */
+/* Returns the median over all stages but `stage` of the typical times, in ns,
+ * of passes of kind `op`. */
 int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
                                     const lh_recording *recording,
                                     uint32_t stage, lhi_op_type op);

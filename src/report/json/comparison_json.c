@@ -29,8 +29,9 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
     return ok;
 }
 
-/* Builds the JSON object for one contender (pipeline and method) at one sweep
- * point; NULL on allocation failure. */
+/* Builds the JSON object for contender `contender` (a pipeline with a method)
+ * at one sweep point (indices of latency and transfer time); NULL on allocation
+ * failure. */
 static json_t *make_row_json(const lh_comparison *x, uint32_t latency,
                              uint32_t transfer, uint32_t contender)
 {

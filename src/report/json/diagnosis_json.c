@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Converts nanoseconds to a JSON number in seconds. */
+/* Builds a JSON number in seconds from a time in ns. */
 static json_t *make_seconds_json(double ns)
 {
     return json_real(ns / 1e9);

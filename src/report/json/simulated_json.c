@@ -11,7 +11,8 @@
 
 #include <stdio.h>
 
-/* Builds one critical-path segment as JSON. */
+/* Builds the JSON object of one critical-path segment: its kind, pass or
+ * message, start and end. */
 static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
 {
     char pass[LH_PASS_TEXT_SIZE];

@@ -14,8 +14,9 @@
 /* Limits: iterations of a histogram; bars that fit on the page. */
 enum { MOST_TIMES = 1000000, MOST_BARS = 120 };
 
-/* Returns a histogram's bar width: 1, 2 or 5 times a power of ten nanoseconds.
- * Bars begin at round numbers, and there are at most MOST_BARS. */
+/* Returns the bar width, in ns, of a histogram from least_ns to most_ns: 1, 2
+ * or 5 times a power of ten. Bars begin at multiples of it, and there are at
+ * most MOST_BARS. */
 static int64_t compute_bar_width(int64_t least_ns, int64_t most_ns)
 {
     static const int64_t factors[] = {1, 2, 5};

@@ -94,7 +94,7 @@ static void find_scale(drawing *d)
     d->most = 1.08 * d->unit_ns / (double)least;
 }
 
-/* Adds the SVG attribute `name` with a value in 1/100 px. */
+/* Appends the SVG attribute `name` with a length, given in 1/100 px, in px. */
 static void add_attribute(drawing *d, const char *name, int64_t hundredths)
 {
     lhi_text_printf(&d->out, " %s=\"", name);
@@ -102,8 +102,8 @@ static void add_attribute(drawing *d, const char *name, int64_t hundredths)
     lhi_text_puts(&d->out, "\"");
 }
 
-/* Adds an SVG text element; coordinates in 1/100 px, `anchor` is the SVG
- * text-anchor. */
+/* Appends an SVG text element at x, y in 1/100 px; `anchor`: the attribute
+ * text-anchor (start, middle or end). */
 static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
                      const char *text)
 {
@@ -165,8 +165,8 @@ static bool has_place(const char *name, int64_t from, int64_t *free)
     return true;
 }
 
-/* Adds the slowdown periods as shaded rectangles, with names where they fit.
- */
+/* Draws the periods with a slowdown as shaded rectangles, with names where they
+ * fit. */
 static void add_spans(drawing *d)
 {
     int64_t free = 0;
@@ -186,7 +186,8 @@ static void add_spans(drawing *d)
     }
 }
 
-/* Adds the schedule changes as dashed lines, with names where they fit. */
+/* Draws a dashed vertical line at every iteration in which the schedule
+ * changed, with its name where it fits. */
 static void add_marks(drawing *d)
 {
     int64_t free = 0;
@@ -204,8 +205,8 @@ static void add_marks(drawing *d)
     }
 }
 
-/* Adds a point to an SVG path: a line from the previous point if *is_on, else
- * a new start; coordinates in 1/100 px. */
+/* Appends the point x, y (1/100 px) to an SVG path: a line from the previous
+ * point if *is_on, else a new start. Sets *is_on. */
 static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
 {
     lhi_text_puts(&d->out, *is_on ? "L" : "M");

@@ -62,7 +62,7 @@ typedef struct picture {
 
 /* --- numbers and boxes ---------------------------------------------------- */
 
-/* Returns the x coordinate of a time in 1/100 px. */
+/* Returns the picture's x coordinate, in 1/100 px, of a time in ns. */
 static int64_t get_x(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
@@ -135,8 +135,9 @@ static void close_column(row_boxes *r)
     r->column = -1;
 }
 
-/* Adds a time slice to a row: as a box, or to its half-pixel column's sums if
- * it is narrower than half a pixel. */
+/* Draws the interval from start_ns to end_ns in a row of the picture, in the
+ * colour of pass kind `kind` and shade `shade`: as a box or, if it is narrower
+ * than half a pixel, merged with other intervals of the half-pixel column. */
 static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -184,8 +185,9 @@ static int get_shade(const picture *p, uint32_t chunk)
     return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
 }
 
-/* Adds a kind's fill colour, shaded away from its label's colour as on the
- * page: by 45 % for the last shade. */
+/* Appends the fill colour of pass kind `kind` in hexadecimal: lighter or
+ * darker by `shade` (0: unchanged; last: by 45 %), away from the colour of
+ * its labels. */
 static void add_fill(lhi_text *out, int kind, int shade)
 {
     const int to = has_light_label(kind) ? 0 : 255;
@@ -227,8 +229,8 @@ static double *make_shares(picture *p)
     return used;
 }
 
-/* Adds a time interval to `used`, the share of each kind in each pixel-wide
- * column. */
+/* Adds the interval from start_ns to end_ns to used[column * kinds + kind], the
+ * share of each pixel-wide column in which passes of kind `kind` run. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -239,8 +241,8 @@ static void add_share(const picture *p, double *used, int kind,
             fmin(to, floor(at) + 1) - at;
 }
 
-/* Draws the area that kinds 0 to k fill (stacked), unless the share of k is 0;
- * position and height in px. */
+/* Draws the stacked area of kinds 0 to k from their shares `used` of each
+ * column, unless kind k has none; y and height of the row in px. */
 static void add_area(picture *p, int k, int32_t y, int32_t height,
                      const double *used)
 {
@@ -266,8 +268,8 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
     lhi_text_puts(&p->out, "z\"/>\n");
 }
 
-/* Draws the kinds' shares `used` as stacked areas (position and height in px),
- * and frees them. */
+/* Draws the shares `used` of all kinds in each column as stacked areas and
+ * frees them; y and height of the row in px. */
 static void end_shares(picture *p, double *used, int32_t y, int32_t height)
 {
     for (size_t c = 0; c < (size_t)p->plot; c++)
@@ -377,8 +379,8 @@ static bool lay_out(picture *p)
 
 /* --- picture parts ------------------------------------------------- */
 
-/* Adds an SVG text element; coordinates in px, `attributes` are further SVG
- * attributes. */
+/* Appends an SVG text element at x, y in px; `attributes`: further SVG
+ * attributes as text. */
 static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
                      const char *text)
 {
@@ -400,7 +402,7 @@ static bool is_kind_used(const lh_trace *t, int kind)
     return false;
 }
 
-/* Adds the title, the makespan and the legend. */
+/* Draws the title, the makespan and the legend of the kinds that occur. */
 static void add_title(picture *p)
 {
     const lh_trace *t = p->t;
@@ -459,7 +461,7 @@ static void add_axis(picture *p)
     }
 }
 
-/* Adds a row's background rectangle; position and height in px. */
+/* Draws the background rectangle of a row at `y` with its height, in px. */
 static void add_track(picture *p, int32_t y, int32_t height)
 {
     lhi_text_printf(&p->out,
@@ -468,8 +470,8 @@ static void add_track(picture *p, int32_t y, int32_t height)
                     LEFT, (int)y, (int)p->plot, (int)height);
 }
 
-/* Adds a label to a pass: the pass, or only its microbatch if that is too
- * wide; none if no microbatch fits. */
+/* Draws the label of a pass at `y` (px): its name or, if that is too wide, its
+ * microbatch; none if that does not fit either. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -616,8 +618,8 @@ static void add_links(picture *p)
                  lhi_quiet_label(rows->n_quiet, label));
 }
 
-/* Returns the top and height in px for the row in which a critical-path segment
- * lies; false if it has none. */
+/* Finds the row of a critical-path segment: its top *y and height in px.
+ * Returns false if the picture has no row for it. */
 static bool find_row(const picture *p, const lh_report_segment *s, int32_t *y,
                      int32_t *height)
 {
@@ -671,7 +673,8 @@ static void add_critical_path(picture *p)
     lhi_text_puts(&p->out, pen ? "\"/>\n" : "M0 0\"/>\n");
 }
 
-/* Adds the complete SVG document. */
+/* Appends the complete SVG document: title, axis, rows of devices and links,
+ * and critical path. */
 static void add_all(picture *p)
 {
     lhi_text_printf(&p->out,

@@ -88,7 +88,7 @@ static void draw_series(plot *p, uint32_t s)
     }
 }
 
-/* Adds the plot's rows with the vertical axis labels. */
+/* Appends the text plot's rows, each with its label on the vertical axis. */
 static void add_rows(plot *p)
 {
     for (uint32_t row = 0; row < HEIGHT; row++) {

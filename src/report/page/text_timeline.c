@@ -53,7 +53,7 @@ typedef struct screen {
 
 /* --- one row ------------------------------------------------------------- */
 
-/* Returns the fractional column of a time. */
+/* Returns the text column of a time in ns, with a fraction. */
 static double get_column(const screen *s, int64_t ns)
 {
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
@@ -83,7 +83,8 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
-/* Adds the time of a pass of kind `kind` to the sums of the current row. */
+/* Adds the time from start_ns to end_ns, in which a pass of kind `kind` runs,
+ * to the sums of the current row's columns. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {

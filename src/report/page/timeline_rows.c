@@ -27,8 +27,9 @@ static int compare_devices(const void *x, const void *y)
     return 0;
 }
 
-/* Finds the lowest device with each chunk; LH_NONE if there is none. Returns
- * false if some chunk is on several devices. */
+/* Finds owners[chunk], the device with the lowest number that runs passes of
+ * each of n_chunks chunks; LH_NONE: none does. Returns false if several devices
+ * run some chunk. */
 static bool find_owners(const lh_trace *t, uint32_t n_chunks, uint32_t *owners)
 {
     bool alone = true;

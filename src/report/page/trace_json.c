@@ -19,8 +19,8 @@ typedef struct columns {
     int64_t tick_ns;
 } columns;
 
-/* Returns the largest time unit, in ns, that divides all times in a trace and
- * its analysis. */
+/* Returns the largest time unit (tick), in ns, that divides all times in a
+ * trace and its analysis, so that the page stores small integers. */
 static int64_t find_tick(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
@@ -62,7 +62,7 @@ static void add_column(columns *c, const char *key, uint32_t n)
     lhi_text_puts(c->out, "]");
 }
 
-/* Adds a JSON member listing n names. */
+/* Appends a JSON member `key` whose value is the list of n names. */
 static void add_names(lhi_text *out, const char *key, const char *const *names,
                       uint32_t n)
 {
@@ -74,7 +74,7 @@ static void add_names(lhi_text *out, const char *key, const char *const *names,
     lhi_text_puts(out, "]");
 }
 
-/* Adds a JSON member with a string value. */
+/* Appends a JSON member `key` whose value is the string `value`. */
 static void add_text(lhi_text *out, const char *key, const char *value)
 {
     lhi_text_printf(out, ",\"%s\":", key);
@@ -193,7 +193,8 @@ static void add_collectives(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the critical-path segment columns. */
+/* Appends the critical path's segments as JSON columns: kinds, indices of
+ * passes or messages, and times in ticks. */
 static void add_path(columns *c, const lh_report_analysis *a)
 {
     static const char letters[] = "pqtlcbw"; /* in the enum's order */
@@ -224,7 +225,8 @@ static void add_causes(columns *c, const lh_report_analysis *a)
     lhi_text_puts(out, "]");
 }
 
-/* Adds a JSON member listing integers, and a comma after it. */
+/* Appends a JSON member `key` whose value is a list of n integers, and a
+ * comma. */
 static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
                         uint32_t n)
 {

@@ -9,8 +9,8 @@
 /* Checks whether longhaul writes character `c` as \uXXXX in JSON strings:
  * unprintable characters and '<', which is unsafe in HTML. */
 bool lhi_json_is_escaped(uint32_t character);
-/* Appends a JSON string. Invalid UTF-8 counts as a failed allocation; check
- * with lhi_is_utf8() first. */
+/* Appends a text as a quoted JSON string. Invalid UTF-8 sets text->failed, as a
+ * failed allocation does; check with lhi_is_utf8() first. */
 void lhi_json_add_string(lhi_text *text, const char *string);
 
 #endif

@@ -132,8 +132,8 @@ static bool are_times_valid(const int64_t *times, size_t n)
     return true;
 }
 
-/* Checks a run's pass, device, awaited message and times. LH_EINPUT or
- * LH_EINVAL otherwise. */
+/* Fails with LH_EINPUT or LH_EINVAL unless the pass, device, awaited message
+ * and times of the trace's i-th run are valid. */
 static lh_status check_run(const checker *c, uint32_t i)
 {
     const lh_trace_run *r = &c->t->runs[i];
@@ -157,7 +157,8 @@ static lh_status check_run(const checker *c, uint32_t i)
     return LH_OK;
 }
 
-/* Checks a message's passes, devices, link and times. */
+/* Fails unless the passes, devices, link and times of the trace's i-th message
+ * are valid. */
 static lh_status check_message(const checker *c, uint32_t i)
 {
     const lh_trace_message *m = &c->t->messages[i];
@@ -182,7 +183,8 @@ static lh_status check_message(const checker *c, uint32_t i)
     return LH_OK;
 }
 
-/* Checks a collective's chunk, device, times, kind and bucket number. */
+/* Fails unless the chunk, device, times, kind and bucket number of the trace's
+ * i-th collective are valid. */
 static lh_status check_collective(const checker *c, uint32_t i)
 {
     const lh_trace_collective *x = &c->t->collectives[i];
@@ -212,8 +214,8 @@ static lh_status check_collective(const checker *c, uint32_t i)
     return LH_OK;
 }
 
-/* Checks the chunk, microbatch, device and times for a copy to or from host
- * memory. */
+/* Fails unless the chunk, microbatch, device and times of the trace's i-th copy
+ * to or from host memory are valid. */
 static lh_status check_copy(const checker *c, uint32_t i)
 {
     const lh_trace_offload *x = &c->t->copies[i];
@@ -379,7 +381,8 @@ static lh_status order_runs(const checker *c, sort_item *items,
     return LH_OK;
 }
 
-/* Copies the collectives by departure, then device. */
+/* Copies the collectives of `from` to to[] in the order of departure, then
+ * device; `items` is scratch. */
 static void order_collectives(const lh_trace *from, sort_item *items,
                               lh_trace_collective *to)
 {
@@ -391,7 +394,8 @@ static void order_collectives(const lh_trace *from, sort_item *items,
         to[i] = from->collectives[items[i].index];
 }
 
-/* Copies the host-memory copies by departure, then device. */
+/* Copies the copies to and from host memory of `from` to to[] in the order of
+ * departure, then device; `items` is scratch. */
 static void order_copies(const lh_trace *from, sort_item *items,
                          lh_trace_offload *to)
 {

@@ -65,7 +65,7 @@ static const char *get_link_name(const writer *w, uint32_t link)
 
 /* --- single events ------------------------------------------------------- */
 
-/* Adds nanoseconds as exact microseconds, with up to 3 decimals. */
+/* Appends a time in ns as exact microseconds, with up to 3 decimals. */
 static void add_us(lhi_text *out, int64_t ns)
 {
     lhi_text_printf(out, "%" PRId64, ns / 1000);
@@ -88,8 +88,9 @@ static void begin_event(writer *w, const char *ph)
     w->first = false;
 }
 
-/* Begins a slice (complete event) up to its args, which the caller adds. Pass
- * names need no escapes. */
+/* Begins a slice (complete event) from start_ns to end_ns on thread `tid` of
+ * process `pid`, up to its args, which the caller appends; `cat`: its category.
+ * The name must need no escapes. */
 static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                         const char *name, const char *cat, uint32_t pid,
                         uint32_t tid)
@@ -105,7 +106,7 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
-/* Begins a trace event of phase `ph` ("i", "C", "s" and others) at one time,
+/* Begins a trace event of phase `ph` ("i", "C", "s" and others) at time `ns`,
  * without duration. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
@@ -139,8 +140,8 @@ static void add_sort_index(writer *w, const char *what, uint32_t pid,
                                             "sort_index", (json_int_t)place));
 }
 
-/* Adds metadata events with a thread's name and display position; threads are
- * shown in the order of their numbers. */
+/* Appends metadata events with the name of thread `tid` of process `pid` and
+ * its display position: viewers show threads in the order of their numbers. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);
@@ -377,7 +378,7 @@ static void end_slice(writer *w, const lhi_schema *table, const void *it)
     lhi_text_puts(&w->out, "}}");
 }
 
-/* Adds a slice (complete event) for each pass. */
+/* Appends a slice (complete event) for each pass, with its args. */
 static void add_runs(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -389,8 +390,8 @@ static void add_runs(writer *w)
     }
 }
 
-/* Adds a slice for each data-parallel collective, for its transfer time.
- */
+/* Appends a slice (complete event) for each data-parallel collective, for its
+ * transfer time. */
 static void add_collectives(writer *w)
 {
     for (uint32_t i = 0; i < w->t->n_collectives && !w->out.failed; i++) {
@@ -409,7 +410,7 @@ static void add_collectives(writer *w)
     }
 }
 
-/* Adds a slice for each copy to or from host memory. */
+/* Appends a slice (complete event) for each copy to or from host memory. */
 static void add_copies(writer *w)
 {
     for (uint32_t i = 0; i < w->t->n_copies && !w->out.failed; i++) {
@@ -423,7 +424,8 @@ static void add_copies(writer *w)
     }
 }
 
-/* Adds a slice for each message, for its transfer time. */
+/* Appends a slice (complete event) for each message, for its transfer time on
+ * the link. */
 static void add_messages(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -436,8 +438,8 @@ static void add_messages(writer *w)
     }
 }
 
-/* Adds a point on message `message`'s flow arrow at time ns: `ph` is "s"
- * (start), "t" (step) or "f" (end). */
+/* Appends a point of message `message`'s flow arrow at time `ns` on thread
+ * `tid` of process `pid`: `ph` is "s" (start), "t" (step) or "f" (end). */
 static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
                      uint32_t pid, uint32_t tid)
 {
@@ -597,7 +599,8 @@ static void add_counters(writer *w)
     add_link_use(w);
 }
 
-/* Adds the whole trace as a JSON object. */
+/* Appends the whole trace as a Chrome trace JSON object: heading, names,
+ * slices, flow arrows and counters. */
 static void add_all(writer *w)
 {
     add_heading(w);

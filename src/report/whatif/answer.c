@@ -39,8 +39,9 @@ static void answer_fini(answer *a)
     lhi_whatif_pipeline_fini(&a->now);
 }
 
-/* Makes the changed pipeline's schedule as `longhaul simulate` does: the given
- * one, or the chosen method's result. */
+/* Determines the changed pipeline's schedule as `longhaul simulate` does: the
+ * given one, or the chosen method's result. LH_EINPUT: the given one has
+ * another number of microbatches. */
 static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
                                lh_error *err)
 {
@@ -243,8 +244,8 @@ static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
     return NULL;
 }
 
-/* Adds the links between datacenters with their latency and transfer time in
- * ns. */
+/* Appends the JSON list of the links between datacenters, with their latency
+ * and transfer time in ns. */
 static void add_site_links(const lh_pipeline *p, lhi_text *out)
 {
     const char *between = "";

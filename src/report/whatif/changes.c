@@ -53,9 +53,9 @@ static lh_status fail_item(const change_state *c, lh_error *err,
 
 /* --- values --------------------------------------------------------------- */
 
-/* Parses decimal digits with an optional point, at most 15, into *out and
- * advances *text; with so few digits the double is the nearest one on every
- * machine. */
+/* Parses decimal digits with an optional point into *out and advances *text.
+ * False if there are more than 15 digits: up to 15, every machine finds the
+ * same double. */
 static bool read_decimal(const char **text, double *out)
 {
     double value = 0, scale = 1;
@@ -347,8 +347,9 @@ static lh_status read_line(change_state *c, const char *line, lh_error *err)
     return LH_OK;
 }
 
-/* Fills in the changed pipeline's description from the present one, with copies
- * of the chunks and links that changes may modify. */
+/* Fills c->desc, the changed pipeline's description, from the original
+ * pipeline, with copies of the chunks, links and limits that changes may
+ * modify. */
 static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;

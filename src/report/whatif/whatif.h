@@ -52,7 +52,7 @@ typedef struct lhi_whatif_pipeline {
 lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline,
                                    const lh_sim_options *sim, const char *line,
                                    lhi_whatif_pipeline *out, lh_error *err);
-/* Frees the changed pipeline. */
+/* Frees a what-if question's changed pipeline. */
 void lhi_whatif_pipeline_fini(lhi_whatif_pipeline *changed);
 
 /* --- answer.c ------------------------------------------------------------- */
