@@ -58,8 +58,8 @@ static bool fits_replica(const lh_plan *plan, const lh_plan_idle *it)
     return it->gpus >= count_replica_gpus(plan, it->datacenter);
 }
 
-/* Returns the best of the plan's alternatives that uses more GPUs of the
- * datacenter than the plan; NULL: none was simulated. */
+/* Returns the best of the plan's alternatives that uses more GPUs of datacenter
+ * `dc` than the plan; NULL: none was simulated. */
 static const lh_choice *find_alternative(const lh_plan_options *options,
                                          const lh_plan *plan, uint32_t dc)
 {
@@ -76,11 +76,10 @@ static const lh_choice *find_alternative(const lh_plan_options *options,
     return best;
 }
 
-/* Searches the best plan that uses more GPUs of the datacenter than the plan,
- * with 1/`parts` of a short search's work; one that takes cutoff_ns or longer
- * need not be the best (0: no limit). There is none if *there has no
- * schedule; `why` then has the reason. The caller frees its pipeline and
- * schedule. */
+/* Searches the best plan that uses more GPUs of datacenter `dc` than the plan,
+ * with 1/`parts` of a short search's work. Plans of cutoff_ns or longer may be
+ * missed (0: none). Without one, there->schedule is NULL and `why` has the
+ * reason. The caller frees its pipeline and schedule. */
 static lh_status search_with_more(const lh_plan_options *options,
                                   const lh_plan *plan, uint32_t dc,
                                   uint32_t parts, int64_t cutoff_ns,

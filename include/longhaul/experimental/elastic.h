@@ -205,8 +205,8 @@ LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           lh_error *err);
 /* Frees an elastic-plan search's result; NULL is allowed. */
 LH_API void lh_elastic_search_result_free(lh_elastic_search_result *best);
-/* Computes a plan's makespan by event simulation, with equal recomputation on
- * every stage, in ns. */
+/* Computes an elastic plan's makespan by event simulation into *out_ns, with
+ * recomputation of recompute_ns per pass on every stage. */
 LH_API lh_status lh_elastic_event_time(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,
                                        int64_t recompute_ns, int64_t *out_ns,

@@ -232,9 +232,9 @@ LH_API lh_status lh_report_add_memory(lh_report *report, const char *device,
                                       int64_t limit_bytes, uint32_t n_kinds,
                                       const lh_report_memory_kind *kinds,
                                       lh_error *err);
-/* Adds a timeline to the report. Several timelines share one time axis, one
- * above the other, for example to compare a measured run with its prediction.
- * `label` is its name, such as "zb-h1" or "measured"; `analysis` may be NULL.
+/* Adds a timeline to the report. All timelines share one time axis, one below
+ * the other, for example to compare a measured run with its prediction.
+ * `label`: its name, such as "zb-h1" or "measured"; `analysis` may be NULL.
  * LH_EINVAL: the analysis refers to items that the trace lacks. */
 LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                                      const char *label,

@@ -649,9 +649,10 @@ static uint32_t split_region(const bound_state *b, region *list, uint32_t n,
     return n + 1;
 }
 
-/* Computes a lower bound over all sharding shares by splitting regions; stops
- * when the bound reaches enough_ns. Less sharding needs more recomputation,
- * more sharding takes longer to send; small regions count both effects. */
+/* Computes a lower bound on the makespan over all sharding shares into *out_ns
+ * by splitting regions of shares, until it reaches enough_ns. Less sharding
+ * needs more recomputation, more takes longer to send; small regions count both
+ * effects. */
 static lh_status bound_shares(const bound_state *b, double enough_ns,
                               double *out_ns, lh_error *err)
 {

@@ -72,11 +72,10 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
                                     lhi_arena *mem, lhi_elastic_result *out,
                                     lh_error *err);
 
-/* Computes a lower bound on the iteration of any plan that
+/* Computes into *out_ns a lower bound on the iteration time of any plan that
  * lhi_elastic_search_layout() could find, over all queues, shardings and
- * recomputations; INT64_MAX: nothing fits. A bound at or above
- * freedom->below_ns may not be tight. Adds to *work, in the unit of
- * lhi_elastic_result. */
+ * recomputations; INT64_MAX: nothing fits. At or above freedom->below_ns the
+ * bound may not be tight. Adds to *work, in the unit of lhi_elastic_result. */
 lh_status lhi_elastic_compute_layout_bound(const lh_job *job,
                                            const lhi_config *like,
                                            const lhi_elastic_options *freedom,

@@ -62,9 +62,9 @@ static double get_rate(const lh_advice_option *o)
                                       : o->data_bytes_per_s;
 }
 
-/* Formats one option of a link setting with its rate and times, relative to
- * option `advised`: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1
- * s (+3.10 %)". Returns the length, as snprintf() does. */
+/* Formats one option of a link-setting topic with its rate and times, relative
+ * to option `advised`: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration
+ * 14.1 s (+3.10 %)". Returns the length, as snprintf() does. */
 static int describe_option(lh_advice_topic topic, const lh_advice_option *o,
                            const lh_advice_option *advised, char *text,
                            size_t room)

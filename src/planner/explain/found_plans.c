@@ -124,7 +124,8 @@ static bool is_same(const lh_plan *a, const lh_plan *b)
     return true;
 }
 
-/* Checks whether an identical plan is in the pool. */
+/* Checks whether the pool has a plan that is identical to `plan` by is_same(),
+ * so equally fast with any links. */
 static bool is_known(const lhi_found_plans *known, const lh_plan *plan)
 {
     for (uint32_t i = 0; i < known->n; i++)

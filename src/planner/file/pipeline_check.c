@@ -198,7 +198,8 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
         lh_sharding_name(want));
 }
 
-/* Checks that `cost_source` is a known name. */
+/* Checks that `cost_source` in a plan file is one of the names of cost sources.
+ * LH_EINPUT otherwise. */
 static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
                                    lh_error *err)
 {

@@ -328,7 +328,8 @@ static lh_status report_word(const edit_search *f, const lhi_node *at,
                         stored, fit, of);
 }
 
-/* Fails like report_word(), with numbers as values. */
+/* Fails like report_word(), with the numbers `stored` in the file and `fit`,
+ * which matches the plan's pipeline, as values. */
 static lh_status report_number(const edit_search *f, const lhi_node *at,
                                uint32_t stored, uint32_t fit, const char *of,
                                lh_error *err)

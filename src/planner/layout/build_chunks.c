@@ -134,7 +134,8 @@ lh_cost_layer_range lhi_config_slice(const lh_job *job,
     return slice;
 }
 
-/* Checks whether the profile measures whole chunks. */
+/* Checks whether the profile has measured times of whole chunks, not only of
+ * layers. */
 static bool has_chunk_times(const lh_profile *profile)
 {
     for (uint32_t i = 0; profile && i < profile->n_entries; i++)

@@ -32,7 +32,8 @@ double lhi_layer_partition_max_ratio(const lh_job *job,
     return ratio;
 }
 
-/* Returns the chunk count over all devices. */
+/* Returns the total number of chunks of a configuration: pipeline degree times
+ * chunks per device. */
 static uint32_t count_chunks(const lhi_config *config)
 {
     return config->layout.pipeline * config->layout.chunks_per_device;

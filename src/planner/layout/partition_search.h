@@ -29,7 +29,8 @@ typedef struct lhi_partition {
  * smallest is allowed. */
 bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers);
 
-/* Counts the allowed layer partitions; at most UINT64_MAX. */
+/* Counts the allowed layer partitions into *out; UINT64_MAX if there are at
+ * least as many. */
 lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
                               lh_error *err);
 

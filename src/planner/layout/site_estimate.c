@@ -22,8 +22,8 @@ typedef struct placement_estimate {
     double ring;                   /* the slowest ring */
 } placement_estimate;
 
-/* Returns the bytes that one replica sends in each direction over a boundary
- * between two datacenters, per iteration. */
+/* Returns the bytes of activations (and as many of gradients) that one replica
+ * sends across a boundary between datacenters per iteration. */
 static double compute_replica_bytes(const lhi_placement_case *c)
 {
     const lh_training *t = &c->job->training;

@@ -82,8 +82,8 @@ lh_status lhi_placement_estimate(const lhi_placement_case *c,
                                  lhi_ecmp_cache *known, lhi_placement_draft *d,
                                  lh_error *err);
 
-/* Estimates the time per iteration that a pipeline with these degrees needs for
- * messages from datacenter `a` to `b` and back, in ns. */
+/* Estimates the time in ns that an iteration's messages from datacenter `a` to
+ * `b` and their gradients back need, for a pipeline with the degrees of `c`. */
 lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a,
                                         uint32_t b, lhi_ecmp_cache *known,
                                         double *ns, lh_error *err);

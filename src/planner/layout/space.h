@@ -66,7 +66,7 @@ typedef struct lhi_space {
  * Release with lhi_space_fini(). */
 lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
                          lh_error *err);
-/* Releases the space's memory. */
+/* Frees the search space's lists. */
 void lhi_space_fini(lhi_space *space);
 
 /* Checks whether the search tries a tensor degree that the job leaves open. The
@@ -95,8 +95,8 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              lhi_space_visit *visit, void *context,
                              lh_error *err);
 
-/* Counts the complete configurations below this configuration in the search
- * tree. While placements are open, only the default placements count. */
+/* Counts the complete configurations below `config`, a node on `level` of the
+ * search tree. While placements are open, only the default placements count. */
 uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config);
 

@@ -110,8 +110,9 @@ static lh_status check_megatron_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that DeepEP supports the rank count; it rejects all others
- * (deep_ep/buffer.py, get_dispatch_config()). */
+/* Checks whether DeepEP (a token dispatcher) supports `ranks`
+ * expert-parallel ranks; it supports a fixed list (deep_ep/buffer.py,
+ * get_dispatch_config()). */
 static bool check_deepep_ranks(uint64_t ranks)
 {
     static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};

@@ -84,10 +84,10 @@ static bool has_leaders(const counter *c)
            c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
 }
 
-/* Counts how often per iteration parameters are gathered and gradients
- * reduced, by ZeRO stage [Raj section 7]. In an elastic plan, sharded
- * shares are sent for every microbatch group on a chunk. The last chunk's
- * first backward group needs no gather. */
+/* Counts how often per iteration parameters are gathered (*gathers) and
+ * gradients reduced (*reductions), by ZeRO stage [Raj section 7]. In an elastic
+ * plan, sharded shares are sent for every microbatch group on a chunk. The last
+ * chunk's first backward group needs no gather. */
 static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = lhi_find_zero(c->job, &c->config->layout);

@@ -10,8 +10,8 @@ static int64_t pick_extreme(int64_t a, int64_t b, bool larger)
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);
 }
 
-/* Replaces the F, D and W times of `a` by those of `b` wherever these are
- * larger or, without `larger`, smaller. */
+/* Replaces each of the F, D and W times of `a` by that of `b` if it is larger
+ * (if `larger`) or smaller (otherwise). */
 static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
 {
     a->f = pick_extreme(a->f, b->f, larger);

@@ -152,7 +152,7 @@ static lh_status list_children(lhi_branch_and_bound *b, lhi_level level,
 
 /* --- complete layouts ----------------------------------------------------- */
 
-/* Grows the candidate array so that one more fits. */
+/* Grows the array of candidates if it has no free entry for one more. */
 static lh_status reserve_candidate(lhi_layout_search *s, lh_error *err)
 {
     if (s->n < s->room)

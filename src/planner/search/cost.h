@@ -13,7 +13,8 @@ typedef struct lhi_layout_price {
     double between_usd;
 } lhi_layout_price;
 
-/* Checks whether the job has GPU prices. */
+/* Checks whether all datacenters of the job have GPU prices, so that costs can
+ * be computed. */
 bool lhi_pricing_has_prices(const lh_job *job);
 
 /* Copies the job with the prices of the options; *out shares everything else.

@@ -59,8 +59,8 @@ static int64_t compute_bound(const elastic_branch *t, const node *n)
              : n->floor.ns;
 }
 
-/* Checks whether a node's lower bound shows that it contains no better plan
- * than those found. */
+/* Checks whether a node's lower bound excludes that some plan below it is
+ * better than the best so far. */
 static bool is_hopeless(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;

@@ -44,9 +44,9 @@ static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
     return lhi_candidate_run_methods(s, one, built, NULL, NULL, NULL, err);
 }
 
-/* Evaluates one layer partition; it replaces the candidate if it is the best so
- * far. *ns: its iteration time, INT64_MAX if it is not the best. Partition
- * callback. */
+/* Evaluates one layer partition under every schedule method; it replaces the
+ * candidate's if it is the best so far. *ns: its iteration time, INT64_MAX if
+ * it is not the best. useless_ns is not used. Partition callback. */
 static lh_status try_partition(void *context, const uint32_t *layers,
                                int64_t useless_ns, int64_t *ns, lh_error *err)
 {

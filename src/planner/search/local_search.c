@@ -57,7 +57,7 @@ static lh_status collect_neighbour(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Checks whether the search's processor time is used up. */
+/* Checks whether the processor time that the search may use is over. */
 static bool is_late(void *context)
 {
     const lhi_local_search *d = context;
@@ -99,8 +99,8 @@ static bool is_far(const lhi_local_search *d, int64_t ns)
            (double)ns > FAR_RATIO * (double)d->targets[0].best;
 }
 
-/* Evaluates candidate `at` with the layer partition of layout `from`, and
- * stores the result if it is better. `closer`: runs every schedule method,
+/* Evaluates candidate `at` with the layer partition of layout `from`, and keeps
+ * that partition if the result is better. `closer`: runs every schedule method,
  * otherwise one fast method. */
 static lh_status try_layers(lhi_local_search *d, uint32_t at,
                             const lhi_config *from, bool closer, lh_error *err)

@@ -80,7 +80,7 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
  * and the best with any other value of the dimension. */
 bool lhi_local_search_is_closed(const lhi_local_search *d,
                                 const lhi_local_search_target *t);
-/* Checks whether the work budget is used up. */
+/* Checks whether the local search has used up its limit of work or time. */
 bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
 /* Returns candidate `at`'s objective value; INT64_MAX: it does not work. */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);

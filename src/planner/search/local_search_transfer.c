@@ -58,7 +58,8 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 
 /* --- from the best to all others ------------------------------------------ */
 
-/* Returns the chunk count over all devices. */
+/* Returns the total number of chunks of a layout: pipeline degree times chunks
+ * per device. */
 static uint32_t count_chunks(const lh_layout *l)
 {
     return l->pipeline * l->chunks_per_device;

@@ -195,9 +195,9 @@ static lh_status check_number(needs_search *n, const job_number *number,
     return check_fit(n, &job, all_steps, at, found, err);
 }
 
-/* Bisects the tested number between `low`, with which the job does not fit into
- * memory, and *high, with which it does; *at is a layout for the final *high.
- * `all_steps`: as for check_fit(). */
+/* Bisects the tested number (memory per GPU, or nodes) between `low`, with
+ * which the job does not fit into memory, and *high, with which it does; *at is
+ * a layout for the final *high. `all_steps`: as for check_fit(). */
 static lh_status bisect_number(needs_search *n, const job_number *number,
                                bool all_steps, double low, double *high,
                                lh_fitting_layout *at, lh_error *err)
@@ -217,8 +217,9 @@ static lh_status bisect_number(needs_search *n, const job_number *number,
     return LH_OK;
 }
 
-/* Finds the least value of the tested number with which the job fits; 0: none
- * up to the highest. */
+/* Finds the least value of the tested number (memory per GPU, or nodes) with
+ * which the job fits into memory, into *out, with a layout in *at; 0: none up
+ * to the number's highest value. */
 static lh_status find_least(needs_search *n, const job_number *number,
                             double *out, lh_fitting_layout *at, lh_error *err)
 {

@@ -129,8 +129,9 @@ static uint32_t find_replaced(const monte_carlo *d)
     return n >= (share ? share : 1) ? last : d->n_best;
 }
 
-/* Stores a layer partition of the current layout and its time if it is among
- * the n_keep fastest, and among its layout's share. */
+/* Stores a layer partition of the current layout and its time `ns` if it is
+ * among the n_keep fastest of all layouts, of which each layout has a limited
+ * share. */
 static lh_status keep_partition(monte_carlo *d, int64_t ns,
                                 const uint32_t *layers, lh_error *err)
 {
@@ -154,8 +155,9 @@ static lh_status keep_partition(monte_carlo *d, int64_t ns,
     return LH_OK;
 }
 
-/* Times one layer partition of the current layout, in *ns, and stores it if it
- * is among the fastest. Partition callback. */
+/* Times one layer partition of the current layout under the sampled method, in
+ * *ns, and stores it if it is among the fastest. useless_ns is not used.
+ * Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t useless_ns, int64_t *ns, lh_error *err)
 {

@@ -15,9 +15,10 @@ typedef lh_status lhi_neighbour_visitor(void *context, const lhi_config *config,
 /* Cache of bounds, so that each is computed once however often a layout is a
  * neighbour; for one space and its bounds, which must outlive it. */
 typedef struct lhi_bound_cache lhi_bound_cache;
-/* Creates an empty lower-bound cache. */
+/* Creates an empty cache of lower bounds by configuration and level of the
+ * search tree. */
 lh_status lhi_bound_cache_make(lhi_bound_cache **out, lh_error *err);
-/* Frees the lower-bound cache; NULL is allowed. */
+/* Frees a cache of lower bounds; NULL is allowed. */
 void lhi_bound_cache_free(lhi_bound_cache *bounded);
 
 /* A neighbourhood query. */

@@ -175,9 +175,10 @@ static double compute_order_penalty(lhi_level level, const lhi_config *config)
     return HURDLE * doublings;
 }
 
-/* Returns the lower bound by which the search orders its nodes: `floor`, the
- * time bound, or a cost bound with a penalty. `level`: depth in the search
- * tree. Objective callback. */
+/* Returns the lower bound by which the search orders its nodes: the time bound
+ * `floor` or, if the objective is cost, the cost bound plus
+ * compute_order_penalty(). `level`: depth in the search tree. Objective
+ * callback. */
 static int64_t bound_cost(void *context, lhi_level level,
                           const lhi_config *config,
                           const lhi_lower_bound *floor)

@@ -6,13 +6,14 @@
 #include "planner/search/candidate.h"
 #include "planner/search/pareto_front.h"
 
-/* Returns a choice's objective value: time in ns, or an integer ordered like
- * its cost. Less is better, comparable within one search. INT64_MAX: unknown.
- */
+/* Returns a plan candidate's objective value: its time in ns, or an integer
+ * ordered like its cost. Less is better; comparable within one search.
+ * INT64_MAX: unknown. */
 int64_t lhi_objective_value(const lh_plan_options *options,
                             const lh_choice *choice);
-/* Returns a choice's objective value (time in ns, or an integer ordered like
- * its cost) with another iteration time. INT64_MAX: unknown. */
+/* Returns a plan candidate's objective value if its iteration took
+ * iteration_ns: that time, or an integer ordered like its cost. INT64_MAX:
+ * unknown. */
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns);
 /* Returns how much worse a choice is than `best` by the objective, as a

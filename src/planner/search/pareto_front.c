@@ -36,7 +36,8 @@ bool lhi_pareto_front_covers(const lhi_pareto_front *front,
     return false;
 }
 
-/* Ensures capacity for one more point. */
+/* Grows the array of the front's choices if it has no free entry for one
+ * more. */
 static lh_status ensure_capacity(lhi_pareto_front *f, lh_error *err)
 {
     if (f->n < f->room)

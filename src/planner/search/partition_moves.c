@@ -239,7 +239,8 @@ static lhi_candidate *find_next_promising(const partition_mover *m,
     return best;
 }
 
-/* Updates the best objective value with that of a candidate. */
+/* Lowers the best objective value of the search to that of a feasible
+ * candidate, if it is lower. */
 static void record_best(partition_mover *m, const lhi_candidate *c)
 {
     if (lhi_candidate_is_feasible(c) && get_value(m, c) < m->s->best_value)

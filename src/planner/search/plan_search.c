@@ -210,8 +210,8 @@ static lh_status refine_schedules(const lh_job *job,
     return lhi_plan_refine(job, &in_time, heads, mem, tried, plan, err);
 }
 
-/* Searches for the other objective's plan, the cheapest or the fastest, and
- * adds the results to the Pareto front. */
+/* Searches the plan for the other objective (the cheapest, if the job's is the
+ * fastest, or the reverse), and adds its results to the Pareto front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
     lh_plan other = {0};
@@ -349,8 +349,8 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
     return lhi_plan_renew_reasons(&s->options, s->mem, plan, list, n, err);
 }
 
-/* Makes *found the plan if it is better. Frees the pipeline and schedule of the
- * other one. */
+/* Makes *found the plan if it is better by the objective. Frees the pipeline
+ * and schedule of the worse one. */
 static lh_status replace_if_better(const lhi_layout_search *s,
                                    const lh_plan *found, lh_plan *plan,
                                    lh_error *err)

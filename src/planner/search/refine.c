@@ -317,8 +317,8 @@ static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
     return status;
 }
 
-/* Returns the best result with the plan's chunks in the other chunk placement
- * (Wave or Loop); NULL: none. */
+/* Returns the best result of the plan's methods with the same chunks in another
+ * chunk placement (Wave or Loop); NULL: there is none. */
 static const lh_choice *find_other_placement(const lh_plan *p)
 {
     const lh_choice *best = &p->best;

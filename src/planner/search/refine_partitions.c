@@ -72,7 +72,8 @@ static bool add_work(lhi_partition_refinement *m)
 
 /* --- neighbours --------------------------------------------------------- */
 
-/* Grows the array of neighbouring partitions so that one more fits. */
+/* Grows the array of neighbouring partitions if it has no free entry for one
+ * more. */
 static lh_status ensure_capacity(lhi_partition_refinement *m, lh_error *err)
 {
     if (m->n_neighbours < m->room)
@@ -238,7 +239,7 @@ static lh_status collect_neighbours(lhi_partition_refinement *m,
     return LH_OK;
 }
 
-/* Orders neighbours by lower bound. */
+/* Orders neighbouring partitions by lower bound, for qsort(). */
 static int compare_bounds(const void *a, const void *b)
 {
     const lhi_partition_neighbour *x = a, *y = b;

@@ -59,7 +59,8 @@ static const char *find_climbing_method(const lhi_partition_refinement *m,
     return lhi_method_get_representative()->name;
 }
 
-/* Times a layer partition under m->method, in *ns. Partition callback. */
+/* Times a layer partition under schedule method m->method, in *ns; INT64_MAX:
+ * it does not work or cannot be below useless_ns. Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t useless_ns, int64_t *ns, lh_error *err)
 {

@@ -90,8 +90,9 @@ static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
     return (double)(c->forward_hops[k] + c->backward_hops[k]);
 }
 
-/* Returns the least number of layer pairs that are in the same chunk, over all
- * partitions: chunks of even size have the fewest. */
+/* Returns the least number of pairs of layers that are in the same chunk, over
+ * all partitions of `layers` layers into `chunks` chunks: even partitions have
+ * the fewest. */
 static double count_least_pairs(double layers, double chunks)
 {
     double each = floor(layers / chunks), more = layers - each * chunks;

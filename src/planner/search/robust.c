@@ -70,8 +70,8 @@ typedef struct drawn {
     uint32_t best_row;
 } drawn;
 
-/* Returns the statistic (mean or 95th percentile) of a choice's jitter samples,
- * in ns; INT64_MAX: it has none. */
+/* Returns statistic `by` (mean or 95th percentile) of a plan candidate's jitter
+ * samples, in ns; INT64_MAX: it has none. */
 static int64_t get_score(const lh_choice *c, lh_plan_statistic by)
 {
     if (!c->jitter)

@@ -140,7 +140,8 @@ uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters)
                                         : 8 * (1 + (uint64_t)n_datacenters);
 }
 
-/* Returns the chunk count over all devices. */
+/* Returns the total number of chunks of a configuration: pipeline degree times
+ * chunks per device. */
 static uint64_t count_chunks(const lhi_config *config)
 {
     return (uint64_t)config->layout.pipeline * config->layout.chunks_per_device;
