@@ -114,7 +114,9 @@ static lh_status simulate_intact(const lhi_optical_run_input *input,
     return LH_OK;
 }
 
-/* Stores a simulation's counts and statistics in the run's result. */
+/* Stores a simulation's counts of circuits in *run, computes each job's
+ * statistics, and copies its outages to memory of the result (result_mem,
+ * guarded by `lock`). */
 static lh_status store_output(const lhi_optical_run_job *jobs,
                               const lhi_optical_run_output *out,
                               lhi_arena *result_mem, pthread_mutex_t *lock,

@@ -433,8 +433,9 @@ static void end_iteration(lhi_live_run *r, lhi_live_job *j)
     begin_iteration(r, j);
 }
 
-/* Ends an iteration after its last pass; data-parallel reductions and the time
- * after the pipeline may end later. */
+/* Schedules the end of a job's iteration after its last pass: when its
+ * data-parallel reductions have ended, and the fixed time after the pipeline
+ * has passed. */
 static void end_passes(lhi_live_run *r, lhi_live_job *j)
 {
     int64_t end = r->now;

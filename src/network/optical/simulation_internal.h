@@ -154,7 +154,8 @@ void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
 /* Processes a circuit's release event: frees its slots. Ignores the event of a
  * circuit that was cut or extended since. */
 void lhi_live_release(lhi_live_run *r, const lhi_event *e);
-/* Schedules the run's cuts; the jobs begin at r->begin_ns. LH_ENOMEM. */
+/* Schedules the run's planned and random cable cuts as events and allocates
+ * their state; the jobs begin at r->begin_ns. LH_ENOMEM. */
 lh_status lhi_live_begin_failures(lhi_live_run *r);
 /* Processes a cable cut (payload: cable and kind of outage): releases the
  * circuits on the cable, reroutes background circuits, and schedules new

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns an operator's kind from its name. */
+/* Returns a PyTorch operator's kind by its name's prefix: autograd function,
+ * send, receive, other communication, or others. */
 static lhi_cpu_kind classify_operator(const char *name)
 {
     static const struct {

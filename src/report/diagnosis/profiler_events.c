@@ -230,7 +230,8 @@ static const struct {
     {"Memset", CATEGORY_COPY},           {"Kernel", CATEGORY_KERNEL},
 };
 
-/* Returns the category of an event with that name and category name. */
+/* Returns the category (such as range, kernel or operator) of a profiler event
+ * with category name `cat` and name `name`. */
 static category find_category(const char *cat, const char *name)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)

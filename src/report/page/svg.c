@@ -596,8 +596,8 @@ static void add_link(picture *p, uint32_t link)
         end_shares(p, used, row->y, row->send);
 }
 
-/* Adds the rows for all links that are not quiet, and a label for the quiet
- * ones. */
+/* Draws the rows of all links in use, and a label that counts the quiet links
+ * (busy for less than 5 % of the makespan). */
 static void add_links(picture *p)
 {
     char label[LHI_ROW_LABEL];

@@ -299,8 +299,8 @@ static void add_devices(screen *s)
     }
 }
 
-/* Adds the rows for the links in use; quiet links and those beyond the limit
- * are only counted. */
+/* Appends the rows of the links in use; only counts quiet links (busy for less
+ * than 5 % of the makespan) and those beyond the limit. */
 static void add_links(screen *s)
 {
     char label[LHI_ROW_LABEL];

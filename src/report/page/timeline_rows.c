@@ -117,8 +117,9 @@ static bool number_chunks(const lh_trace *t, const uint32_t *owners,
     return true;
 }
 
-/* Compares links: those between datacenters, then other busy ones, then quiet
- * ones; each by number, for qsort(). */
+/* Compares links for the display order, for qsort(): those between datacenters,
+ * then other busy ones, then quiet ones (busy for less than 5 % of the
+ * makespan); each by number. */
 static int compare_links(const void *x, const void *y)
 {
     const lhi_link_row *a = x, *b = y;

@@ -46,8 +46,8 @@ const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
 #define LHI_ROW_LABEL 40
 /* Formats a device's label, "device 3", into `text`, which it returns. */
 char *lhi_device_label(uint32_t device, char *text);
-/* Formats the label for n quiet links, "1 quiet link", into `text`, which it
- * returns. */
+/* Formats the label that counts n quiet links (little used, not drawn), such as
+ * "1 quiet link", into `text`, which it returns. */
 char *lhi_quiet_label(uint32_t n, char *text);
 /* Returns a link's name, borrowed from the trace. */
 const char *lhi_link_label(const lh_trace *trace, uint32_t link);
