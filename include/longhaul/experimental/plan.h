@@ -92,10 +92,10 @@ typedef struct lh_choice {
  * by which plans are compared. */
 LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
-/* Computes in *out the jitter to apply to a choice's pipeline. The straggler
- * probability in `given` is per GPU. A pipeline device represents all GPUs of a
- * pipeline rank over all replicas and is slow if any of them is. If replicas
- * span datacenters, the data-parallel link is shared. */
+/* Computes in *out the jitter to apply to a plan candidate's pipeline. The
+ * straggler probability in `given` is per GPU. A pipeline device represents all
+ * GPUs of a pipeline rank over all replicas and is slow if any of them is. If
+ * replicas span datacenters, the data-parallel link is shared. */
 LH_API lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
                                 const lh_jitter *given, lh_jitter *out,
                                 lh_error *err);

@@ -315,8 +315,8 @@ typedef struct lh_report_what_if {
 /* Sets the pipeline and schedule that the report page's what-if controls start
  * from, copying them. In a build without WebAssembly tools the page explains
  * how to get them instead. LH_EINVAL: a plan value is negative or too large.
- * LH_EUNSUPPORTED: the page cannot simulate delegated messages or host
- * memory. */
+ * LH_EUNSUPPORTED: the page cannot simulate delegated messages (sent by a
+ * helper thread through host memory) or host memory. */
 LH_API lh_status lh_report_set_what_if(lh_report *report,
                                        const lh_report_what_if *what_if,
                                        lh_error *err);

@@ -73,7 +73,8 @@ int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground,
 /* Returns `part` / `all`, rounded to the digits that plan files keep. */
 double lhi_elastic_share(int64_t part, int64_t all);
 
-/* Builds the pipeline of a plan that lists every chunk's layers. LH_EINPUT: its
+/* Builds the pipeline of an elastic plan `plan` that lists the recomputed
+ * layers of every chunk, from the ZeRO-1 pipeline in `g`. LH_EINPUT: its
  * recomputation is impossible; `err` has the reason. Release with
  * lh_pipeline_free(); `mem` is scratch. */
 lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,

@@ -105,8 +105,8 @@ static int64_t get_objective(const alternative_search *r, const lh_choice *c)
     return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
-/* Checks whether choice `a` has a lower objective value (or bound) than `b`,
- * which may be NULL. */
+/* Checks whether plan candidate `a` has a lower objective value (or bound) than
+ * `b`, which may be NULL. */
 static bool is_better(const alternative_search *r, const lh_choice *a,
                       const lh_choice *b)
 {
@@ -155,7 +155,7 @@ static const lh_choice *find_local_search_best(const alternative_search *r,
     return best;
 }
 
-/* Returns the best choice on the Pareto front that is an alternative in
+/* Returns the best plan candidate on the Pareto front that is an alternative in
  * dimension `d`, or NULL. So the table of alternatives never contradicts the
  * Pareto table. */
 static const lh_choice *find_pareto_best(const alternative_search *r,
@@ -172,8 +172,8 @@ static const lh_choice *find_pareto_best(const alternative_search *r,
 }
 
 /* Computes the difference to the plan, in percent, if the choice took `ns`. */
-/* Returns by how much time `ns` of choice `c` exceeds the plan's, in percent,
- * rounded to one decimal; never -0.0. */
+/* Returns by how much time `ns` of plan candidate `c` exceeds the plan's, in
+ * percent, rounded to one decimal; never -0.0. */
 static double compute_percent_at(const alternative_search *r,
                                  const lh_choice *c, int64_t ns)
 {
@@ -182,16 +182,16 @@ static double compute_percent_at(const alternative_search *r,
     return lhi_compute_percent_gap(r->options, &then, &r->plan->best);
 }
 
-/* Returns the difference of a choice's iteration time to the plan's, in
+/* Returns the difference of a plan candidate's iteration time to the plan's, in
  * percent. */
 static double compute_percent(const alternative_search *r, const lh_choice *c)
 {
     return compute_percent_at(r, c, c->iteration_ns);
 }
 
-/* Checks whether the result for the choice's value of dimension `d` comes from
- * a quick evaluation instead of a completed local search. Values that no
- * local search covers are final. */
+/* Checks whether the result for the plan candidate's value of dimension `d`
+ * comes from a quick evaluation instead of a completed local search. Values
+ * that no local search covers are final. */
 static bool is_quick_result(const alternative_search *r, lhi_dimension d,
                             const lh_choice *c)
 {

@@ -64,8 +64,9 @@ typedef struct sensitivity_search {
     uint32_t n_flips;
 } sensitivity_search;
 
-/* Progress callback for the inner searches: stops them once the caller's
- * progress callback has returned true. */
+/* Calls the caller's progress callback for a search within the break-even
+ * analysis. Returns true, which stops the search, from the first time that the
+ * callback does. */
 static bool watch_progress(void *context, uint32_t done, uint32_t total,
                            int64_t best_ns)
 {

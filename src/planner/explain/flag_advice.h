@@ -7,8 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->flags for plan->best and its schedule, if the job is for a
- * training program; the list is in `mem`. */
+/* Fills plan->flags, the options of the training program that would change the
+ * iteration time of plan->best and its schedule, if the job is for such a
+ * program; the list is in `mem`. */
 lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 #endif

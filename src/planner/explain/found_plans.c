@@ -28,9 +28,8 @@ static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
     c->mfu *= before / (double)c->iteration_ns;
 }
 
-/* Simulates the plan's schedule on pipeline `p`. *kept is the plan's choice
- * with the new times; after_ns: optimizer and overhead time after the pipeline.
- */
+/* Simulates the plan's schedule on pipeline `p`. *kept: the plan's layout with
+ * the new times; after_ns: optimizer and overhead time after the pipeline. */
 static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
                               int64_t after_ns, lh_choice *kept, lh_error *err)
 {

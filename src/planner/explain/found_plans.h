@@ -21,18 +21,20 @@ typedef struct lhi_found_plans {
 /* Frees the pool's plans; valid on a zeroed pool. */
 void lhi_found_plans_fini(lhi_found_plans *known);
 
-/* Adds a plan to the pool. Takes ownership of its pipeline and schedule, on
- * failure too; the job and the choice's data must outlive the pool. */
+/* Adds a plan to the pool (plans found so far, which compete for other links).
+ * Takes ownership of its pipeline and schedule, on failure too; the job and the
+ * data of plan->best must outlive the pool. */
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err);
 
-/* Copies all that a choice refers to into `mem`, except an elastic plan's
- * details. */
+/* Copies plan candidate `choice` with all that it refers to into `mem`, except
+ * an elastic plan's details; *out: the copy. */
 lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
                                       lh_choice *out, lh_error *err);
 
-/* Adds a search's plan to a pool like lhi_found_plans_add(), with a copy of its
- * choice in `mem`. Plans without a schedule and elastic plans are freed. */
+/* Adds plan *found of a search to a pool (plans found so far, which compete for
+ * other links), with its data copied to `mem`. Frees plans without a schedule
+ * and elastic plans instead. */
 lh_status lhi_found_plans_keep(lhi_found_plans *known, lhi_arena *mem,
                                const lh_plan *found, lh_error *err);
 
@@ -40,7 +42,7 @@ lh_status lhi_found_plans_keep(lhi_found_plans *known, lhi_arena *mem,
 void lhi_found_plans_truncate(lhi_found_plans *known, uint32_t n);
 
 /* Evaluates the plan's layout and pass order, both unchanged, for `job`, whose
- * links differ from the plan's job. *kept is the plan's choice with the new
+ * links differ from the plan's job. *kept: the plan's layout with the new
  * times. */
 lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
                                    lhi_arena *mem, lh_choice *kept,

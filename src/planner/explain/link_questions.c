@@ -469,7 +469,8 @@ static lh_link_setting make_current_setting(const lhi_link_advisor *a,
     return s;
 }
 
-/* Returns setting `s` with one topic's value taken from setting `of`. */
+/* Returns link setting `s` with the value of one topic (such as balancing or
+ * recovery) taken from setting `of`. */
 static lh_link_setting replace_answer(const lh_link_setting *s,
                                       lh_advice_topic topic,
                                       const lh_link_setting *of)

@@ -110,8 +110,8 @@ static bool is_measured(const char *source)
 }
 
 /* Searches the best plan with this layout's degrees, with 1/`parts` of the
- * search work of a --what-if question. The result replaces *best if its pass
- * times come from the profile and its objective value is better. */
+ * search work of a --what-if question. It replaces *best if its pass times come
+ * from the profile and its objective value is better. */
 static lh_status evaluate_layout(const lh_plan_options *options,
                                  const lh_plan *plan, const lh_layout *layout,
                                  uint32_t parts, lhi_arena *mem,

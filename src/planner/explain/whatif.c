@@ -120,8 +120,8 @@ static lh_status search_changed_job(const lh_job *job,
                                  best, err);
 }
 
-/* Replaces the plan's schedule by the solver's for the same pipeline if that is
- * faster. */
+/* Runs the solver on plan *there's pipeline and replaces the plan's schedule if
+ * the solver's is faster. */
 static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
                              lh_error *err)
 {

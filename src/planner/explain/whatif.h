@@ -29,9 +29,10 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 int64_t cutoff_ns, lhi_arena *mem, lh_plan *out,
                                 lh_error *err);
 
-/* As lhi_plan_search_short(), but without a plan if no layout works: *out then
- * has no schedule, and *why the reason. out->job is NULL, as the job may be a
- * local copy. The caller frees out->pipeline and out->schedule. */
+/* Finds a job's best plan like lhi_plan_search_short(), but also succeeds if no
+ * layout works: *out then has no schedule, and *why the reason. out->job is
+ * NULL, as the job may be a local copy. The caller frees out->pipeline and
+ * out->schedule. */
 lh_status lhi_plan_search_possible(const lh_job *job,
                                    const lh_plan_options *options,
                                    uint32_t parts, int64_t cutoff_ns,

@@ -134,8 +134,9 @@ static lh_status check_experts(const checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the kind of recomputation of a choice: `operations` if and only if its
- * elastic plan lists operations; `modules` only if the job lists modules. */
+/* Checks the kind of recomputation of a plan candidate: `operations` if and
+ * only if its elastic plan lists operations; `modules` only if the job lists
+ * modules. */
 static lh_status check_recompute(const checker *k, lh_error *err)
 {
     const lh_training *t = &k->job->training;
@@ -175,8 +176,8 @@ static lh_status check_batch(const checker *k, lh_error *err)
         k->job->training.global_batch);
 }
 
-/* Checks that a simulated choice has times that add up to iteration_ns and are
- * not below its lower bound. Any other choice must have no times. */
+/* Checks that a simulated plan candidate has times that add up to iteration_ns
+ * and are not below its lower bound; others must have no times. */
 static lh_status check_times(const checker *k, lh_error *err)
 {
     static const char *const keys[] = {"iteration_ns", "makespan_ns"};
@@ -225,8 +226,8 @@ static lh_status check_seconds(const checker *k, lh_error *err)
                         "does not match iteration_ns");
 }
 
-/* Checks that a feasible choice fits in memory, and that its tokens/s match its
- * iteration time and the job's batch. */
+/* Checks that a feasible plan candidate fits in memory, and that its tokens/s
+ * match its iteration time and the job's batch. */
 static lh_status check_rates(const checker *k, lh_error *err)
 {
     const lh_choice *c = k->c;

@@ -84,7 +84,7 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                         want);
 }
 
-/* Checks that the time breakdown and the plan's choice in a plan file have the
+/* Checks that the time breakdown in a plan file and the plan itself have the
  * same optimizer and overhead times. LH_EINPUT otherwise. */
 static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)

@@ -65,8 +65,8 @@ static lh_status check_datacenters(const lhi_doc *doc, const lh_plan *p,
     return status;
 }
 
-/* Checks that a choice has jitter samples only if the plan has jitter settings,
- * and not more samples than they allow. */
+/* Checks that a plan candidate has jitter samples only if the plan has jitter
+ * settings, and not more samples than they allow. */
 static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
                               const lh_plan *p, const lh_choice *c,
                               lh_error *err)
@@ -82,7 +82,8 @@ static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Checks each choice's jitter results in the list under `key`. */
+/* Checks the jitter results of the n plan candidates `all`, which a plan file
+ * lists under `key`; see check_jitter(). */
 static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
                                    const lh_plan *p, uint32_t n,
                                    const lh_choice *all, lh_error *err)
@@ -171,7 +172,8 @@ static lh_status check_entry(const lhi_doc *doc, const char *key, uint32_t has,
                         "is %u, but the front's is %u", has, want);
 }
 
-/* Checks that no choice on the Pareto front dominates another, and its knee. */
+/* Checks that no plan candidate on a plan file's Pareto front dominates
+ * another, and that the front's knee is the computed one. */
 static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {

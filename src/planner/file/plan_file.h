@@ -39,8 +39,8 @@ extern const lhi_schema lhi_sensitivity_table;
 extern const char
     *const lhi_plan_objective_names[]; /* in the order of lh_plan_objective */
 
-/* Checks that a choice (layout with its results) contradicts neither the job
- * nor itself. `map` is its node in the file; `mem` is scratch. */
+/* Checks that a plan candidate (layout with its results) contradicts neither
+ * the job nor itself. `map` is its node in the file; `mem` is scratch. */
 lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
                            lhi_arena *mem, lh_error *err);
@@ -49,16 +49,18 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
 lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
                          void *it, lh_error *err);
 
-/* Checks the plan's own choice against its pipeline and schedule, whose sizes
- * must agree: devices of chunks, passes, bubble ratio, times and names. */
+/* Checks the plan's layout and results in a plan file against its pipeline and
+ * schedule, whose sizes must agree: devices of chunks, passes, bubble ratio,
+ * times and names. */
 lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p,
                                     lh_error *err);
 /* Checks that an elastic plan's microbatch groups, sharded shares and bucket
  * numbers equal those of its pipeline's data-parallel operations. */
 lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
                                        lh_error *err);
-/* Rebuilds the pipeline from the plan's choice and job and compares it with the
- * plan's pipeline. LH_EINPUT: the file was edited; `err` has the key. */
+/* Rebuilds the pipeline from the layout and job in a plan file and compares
+ * it with the file's pipeline. LH_EINPUT: the file was edited; `err` has
+ * the key. */
 lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
                                      lh_error *err);
 

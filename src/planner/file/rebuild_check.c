@@ -134,8 +134,9 @@ static lh_status try_config(edit_search *f, const lhi_config *config,
 
 /* --- possible original values --------------------------------------------- */
 
-/* Tries the plan's layout with every other recomputation, ZeRO stage and
- * sharding that the job supports. */
+/* Builds the pipelines of the plan's layout with every other recomputation,
+ * ZeRO stage and sharding that the job supports, and keeps the configuration
+ * that best matches the plan's pipeline. */
 static lh_status try_states(edit_search *f, lh_error *err)
 {
     const lh_training *t = &f->plan->job->training;
@@ -165,8 +166,9 @@ static bool is_allowed(uint32_t asked, uint32_t value)
     return !asked || asked == value;
 }
 
-/* Tries the plan's layout with other tensor, context and data degrees and
- * microbatch sizes, with the same GPU and microbatch counts. */
+/* Builds the pipelines of the plan's layout with other tensor, context and data
+ * degrees and microbatch sizes (same GPU and microbatch counts), and keeps the
+ * configuration that best matches the plan's pipeline. */
 static lh_status try_degrees(edit_search *f, lh_error *err)
 {
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
@@ -196,8 +198,9 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Tries the plan's layout with other microbatch sizes of replica groups `g` and
- * `h`, with the same number of sequences over all replicas. */
+/* Builds the pipelines of the plan's layout with other microbatch sizes of
+ * replica groups `g` and `h` (same total of sequences), and keeps the
+ * configuration that best matches the plan's pipeline. */
 static lh_status try_two_sizes(edit_search *f, uint32_t g, uint32_t h,
                                lh_error *err)
 {
@@ -231,8 +234,9 @@ static lh_status try_two_sizes(edit_search *f, uint32_t g, uint32_t h,
     return LH_OK;
 }
 
-/* Tries the plan's layout with other microbatch sizes of every two replica
- * groups in different datacenters. */
+/* Builds the pipelines of the plan's layout with other microbatch sizes of
+ * every two replica groups in different datacenters, and keeps the
+ * configuration that best matches the plan's pipeline. */
 static lh_status try_group_sizes(edit_search *f, lh_error *err)
 {
     const lh_sites *sites = f->has.layout.sites;
@@ -247,8 +251,9 @@ static lh_status try_group_sizes(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Tries the plan's layout with every other expert degree that the job allows.
- */
+/* Builds the pipelines of the plan's layout with every other expert degree that
+ * the job allows, and keeps the configuration that best matches the plan's
+ * pipeline. */
 static lh_status try_experts(edit_search *f, lh_error *err)
 {
     uint32_t experts = f->plan->job->model->experts;
@@ -287,8 +292,9 @@ static bool guess_layers(const edit_search *f, const lh_pipeline *built,
     return other && sum == all;
 }
 
-/* Tries the plan's layout with the layers that guess_layers() derives from the
- * forward times. */
+/* Builds the pipeline of the plan's layout with the layers that guess_layers()
+ * derives from the forward times, and keeps the configuration if it matches the
+ * plan's pipeline best. */
 static lh_status try_layers(edit_search *f, lh_error *err)
 {
     uint32_t *layers =

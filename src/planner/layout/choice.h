@@ -35,20 +35,21 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 /* Returns the ZeRO stage of an elastic plan that every parameter has at least:
  * such plans shard only a share of gradients and parameters. */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
-/* Returns a choice's configuration. An elastic plan's layout has no
- * recomputation; `elastic` keeps its shares and recomputed operations. */
+/* Returns the configuration (layout, chunk placement, recomputation, ZeRO
+ * stage) of a plan candidate. For an elastic plan it has no recomputation;
+ * `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice);
 
 /* Resets a plan candidate to one without schedule: times unknown, memory 0. */
 void lhi_choice_clear(lh_choice *choice);
 
-/* Sets the choice's peak memory and limit to those of the device with the least
- * free memory (the first such device). Start times do not affect memory, only
- * the pass order does. */
+/* Sets the plan candidate's peak memory and limit to those of the device with
+ * the least free memory (the first such device). Start times do not affect
+ * memory, only the pass order does. */
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
                        const lh_schedule *schedule);
-/* Sets the choice's peak memory and limit like lhi_choice_memory(), with the
- * memory limits of another pipeline with as many devices. */
+/* Sets the plan candidate's peak memory and limit like lhi_choice_memory(),
+ * with the memory limits of another pipeline with as many devices. */
 void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_pipeline *limits);

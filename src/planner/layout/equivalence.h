@@ -17,12 +17,12 @@ bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b);
  * layer partition: degrees, chunks, placement, sharding, recomputation and
  * sites. */
 bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b);
-/* Checks whether two choices are equal in all but the schedule and the layer
- * partition, like lhi_configs_are_equal(). */
+/* Checks whether two plan candidates are equal in all but the schedule and the
+ * layer partition, like lhi_configs_are_equal(). */
 bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b);
 
-/* Checks whether two choices differ at most in the schedule and so have the
- * same pipeline. */
+/* Checks whether two plan candidates differ at most in the schedule and so have
+ * the same pipeline. */
 bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b);
 
 /* Checks whether model layers `a` and `b` have the same parts (attention, MLP,

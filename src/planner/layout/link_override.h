@@ -20,8 +20,8 @@ lh_status lhi_job_override_links(const lh_job *job,
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err);
 
-/* Builds the choice's pipeline for `job`, which has other links than `before`.
- * `pipeline`: the choice's pipeline for `before`. *after_ns: time after the
+/* Builds a plan candidate's pipeline for `job`, which has other links than
+ * `before`. `pipeline`: its pipeline for `before`. *after_ns: time after the
  * pipeline in an iteration. Release with lh_pipeline_free(). */
 lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
                                       const lh_choice *choice,

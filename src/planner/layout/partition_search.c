@@ -73,9 +73,9 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
     return LH_OK;
 }
 
-/* Times the partition `layers`, in *ns; copies it to *best, and its time to
- * *best_ns, if it is the fastest so far. `useless_ns`: as for
- * lhi_partition_evaluate. */
+/* Times the partition `layers` by the callback, in *ns; copies it to *best, and
+ * its time to *best_ns, if it is the fastest so far. Times of useless_ns or
+ * more need not be exact. */
 static lh_status time_partition(lhi_partition *p, const uint32_t *layers,
                                 int64_t useless_ns, uint32_t *best,
                                 int64_t *best_ns, int64_t *ns, lh_error *err)

@@ -48,17 +48,17 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
  * `err` has the reason. */
 lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                            const lhi_config *config, lh_error *err);
-/* Checks whether the target framework can run a complete choice.
+/* Checks whether the target framework can run a complete plan candidate.
  * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err);
-/* Checks whether the target framework can run a complete choice if another
- * program runs the passes: all but schedule, chunk placement and receives.
- * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+/* Checks whether the target framework can run a complete plan candidate if
+ * another program runs the passes: all but schedule, chunk placement and
+ * receives. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check_settings(lh_target target, const lh_job *job,
                                     const lh_choice *choice, lh_error *err);
 /* Checks whether the target framework itself runs the schedule and the chunk
- * placement of a choice. */
+ * placement of a plan candidate. */
 bool lhi_target_runs_passes(lh_target target, const lh_choice *choice);
 
 /* Counts the groups of data-parallel replicas that each hold the whole state

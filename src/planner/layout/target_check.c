@@ -701,8 +701,9 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
     return LH_OK;
 }
 
-/* Checks a choice with this schedule (NULL: any), on all levels of the search
- * tree up to `last`. LH_EUNSUPPORTED: the target framework cannot run it. */
+/* Checks a plan candidate with schedule `schedule` (NULL: any), on all levels
+ * of the search tree up to `last`. LH_EUNSUPPORTED: the target framework cannot
+ * run it. */
 static lh_status check_levels(lh_target target, const lh_job *job,
                               const lh_choice *choice, const char *schedule,
                               lhi_level last, lh_error *err)

@@ -197,7 +197,8 @@ bool lhi_candidate_is_feasible(const lhi_candidate *c);
 /* Returns a plan candidate with the layout of search candidate `c` and schedule
  * `method`, without any results. */
 lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method);
-/* Computes tokens per second and MFU of a choice from its iteration time. */
+/* Computes tokens per second and MFU of a plan candidate from its iteration
+ * time. */
 lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
                                    lh_choice *choice, lh_error *err);
 

@@ -44,11 +44,12 @@ lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
 double lhi_pricing_iteration_usd(const lhi_layout_price *price,
                                  double iteration_ns);
 
-/* Sets choice->cost if the job has prices and the choice has a time; an
- * existing price is kept and its cost computed for the current time. */
+/* Sets the cost in USD of a plan candidate (choice->cost) if the job has prices
+ * and the candidate has a time; an existing price is kept and its cost computed
+ * for the current time. */
 lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
                                  lh_choice *choice, lh_error *err);
-/* Sets the cost in USD of all choices of a plan. */
+/* Sets the cost in USD of the plan and of all candidates in its lists. */
 lh_status lhi_pricing_fill_plan(lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 #endif

@@ -16,7 +16,7 @@
 lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
                              lhi_elastic_result *out, lh_error *err);
 
-/* Completes an elastic plan's choice: tokens/s, MFU and cost. */
+/* Completes an elastic plan's results in *choice: tokens/s, MFU and cost. */
 lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
                                     lh_choice *choice, lh_error *err);
 

@@ -116,8 +116,8 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
                                               uint32_t at,
                                               const lhi_config *from,
                                               lh_error *err);
-/* Evaluates the layer partitions of the best choices on all candidates that may
- * beat the overall best with them. *better: one does. */
+/* Evaluates the layer partitions of the best plans by dimension value on all
+ * candidates that may beat the overall best with them. *better: one does. */
 lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
                                            lh_error *err);
 

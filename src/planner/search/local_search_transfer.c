@@ -75,8 +75,8 @@ static bool has_same_layers(const lh_choice *row, const lhi_config *config)
                   n * sizeof *config->layers) == 0;
 }
 
-/* Finds the layer partitions to transfer (donors): those of the best choices of
- * all targets, each partition once. Returns their number. */
+/* Finds the layer partitions to transfer (donors): those of the best plans of
+ * all targets (dimension values), each partition once. Returns their number. */
 static int find_donors(const lhi_local_search *d,
                        const lh_choice *donors[DONORS])
 {

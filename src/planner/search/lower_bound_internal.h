@@ -119,8 +119,9 @@ static inline int64_t lhi_bound_first_reduce_ns(const lhi_bound_case *c)
 /* Returns the least F, D and W time of a layer over all sites (datacenters or
  * sets of them), in ns, each separately. */
 lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
-/* Returns the largest number of layers of a kind that fit in a stage's memory
- * plus `more` bytes. */
+/* Returns the largest number of layers of kind `kind` (dense, with experts and
+ * others; LHI_ANY_KIND: the smallest) that fit in stage `stage`'s memory plus
+ * `more` bytes. */
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
                                         uint32_t stage, int64_t more);
 /* Checks whether some partition of the model's layers may fit if every device

@@ -273,7 +273,8 @@ static double reduce_memory(double gib)
     return gib * (1 - 2 * PRECISION);
 }
 
-/* Raises the memory of every GPU to at least `gib` GiB. */
+/* Raises the memory of every GPU type in sites[], a copy of the job's
+ * datacenters, to at least `gib` GiB; `out` is not used. */
 static void set_memory(const lh_job *job, double gib, lh_job *out,
                        lh_datacenter *sites)
 {

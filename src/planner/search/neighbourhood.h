@@ -38,9 +38,9 @@ typedef struct lhi_neighbourhood {
     void *context;
 } lhi_neighbourhood;
 
-/* Calls back for each complete layout that differs from the centre in few
- * dimensions and has a low enough bound. Visits them in the order of the
- * search space. */
+/* Calls back for each complete layout that differs from the centre,
+ * nearby->from, in few dimensions and has a low enough bound. Visits them in
+ * the order of the search space. */
 lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err);
 
 #endif

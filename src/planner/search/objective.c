@@ -79,8 +79,8 @@ double lhi_compute_percent_gap(const lh_plan_options *options,
 
 /* --- lists ---------------------------------------------------------------- */
 
-/* Orders choices by status, then by objective value; infeasible ones by lower
- * bound. */
+/* Orders plan candidates by status, then by objective value; infeasible ones by
+ * lower bound. */
 static int compare_choices(const lh_plan_options *options, const lh_choice *x,
                            const lh_choice *y)
 {
@@ -92,14 +92,14 @@ static int compare_choices(const lh_plan_options *options, const lh_choice *x,
     return (m > n) - (m < n);
 }
 
-/* Orders choices by iteration time. */
+/* Orders plan candidates by iteration time. */
 static int compare_times(const void *a, const void *b)
 {
     return compare_choices(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a,
                            b);
 }
 
-/* Orders choices by cost. */
+/* Orders plan candidates by cost. */
 static int compare_costs(const void *a, const void *b)
 {
     return compare_choices(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a,

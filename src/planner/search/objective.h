@@ -16,20 +16,20 @@ int64_t lhi_objective_value(const lh_plan_options *options,
  * unknown. */
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns);
-/* Returns how much worse a choice is than `best` by the objective, as a
+/* Returns how much worse a plan candidate is than `best` by the objective, as a
  * fraction of `best`'s value. Both must be feasible. */
 double lhi_compute_relative_gap(const lh_plan_options *options,
                                 const lh_choice *choice, const lh_choice *best);
-/* Returns how much worse a choice is than `best` by the objective, in percent,
- * rounded to one decimal. */
+/* Returns how much worse a plan candidate is than `best` by the objective, in
+ * percent, rounded to one decimal. */
 double lhi_compute_percent_gap(const lh_plan_options *options,
                                const lh_choice *choice, const lh_choice *best);
 /* Returns how much worse a plan is than its proven lower bound, as a fraction;
  * INFINITY: it has no bound. */
 double lhi_compute_bound_gap(const lh_plan_options *options,
                              const lh_plan *plan);
-/* Sorts choices: feasible ones first, by objective value; then the others by
- * lower bound. */
+/* Sorts plan candidates: feasible ones first, by objective value; then the
+ * others by lower bound. */
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
                       uint32_t n);
 

@@ -167,8 +167,8 @@ static lh_status merge_counts(parallel_job *j, uint32_t n, lh_error *err)
     return first->status;
 }
 
-/* Adds the choices of the parts' Pareto fronts to the search's front, in the
- * order of the parts. */
+/* Adds the plan candidates of the parts' Pareto fronts to the search's front,
+ * in the order of the parts. */
 static lh_status merge_fronts(parallel_job *j, lh_error *err)
 {
     for (uint32_t i = 0; j->fronts && i < j->n; i++)

@@ -36,8 +36,8 @@ bool lhi_pareto_front_covers(const lhi_pareto_front *front,
     return false;
 }
 
-/* Grows the array of the front's choices if it has no free entry for one
- * more. */
+/* Grows the array of the front's plan candidates if it has no free entry for
+ * one more. */
 static lh_status ensure_capacity(lhi_pareto_front *f, lh_error *err)
 {
     if (f->n < f->room)
@@ -53,8 +53,8 @@ static lh_status ensure_capacity(lhi_pareto_front *f, lh_error *err)
     return LH_OK;
 }
 
-/* Copies a choice's layers per chunk into the front's arena, because successive
- * partitions share their memory. */
+/* Copies a plan candidate's layers per chunk into the front's arena, because
+ * successive partitions share their memory. */
 static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice,
                              lh_error *err)
 {
@@ -90,7 +90,7 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice,
     return LH_OK;
 }
 
-/* Orders choices by iteration time, then memory, then cost. */
+/* Orders plan candidates by iteration time, then memory, then cost. */
 static int compare_choices(const void *a, const void *b)
 {
     lhi_pareto_point x = lhi_pareto_point_of(a), y = lhi_pareto_point_of(b);
@@ -101,9 +101,10 @@ static int compare_choices(const void *a, const void *b)
     return (x.usd > y.usd) - (x.usd < y.usd);
 }
 
-/* Removes the slowest choices from the front, which is sorted by time: they are
- * numerous and seldom useful. Keeps those within `times` (0: the default) times
- * the fastest, or as fast as the plan. Their number goes to `plan`. */
+/* Removes the slowest plan candidates from the front, which is sorted by time:
+ * they are numerous and seldom useful. Keeps those within `times` (0: the
+ * default) times the fastest, or as fast as the plan. Their number goes to
+ * `plan`. */
 static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
 {
     double most =

@@ -23,18 +23,20 @@ typedef struct lhi_pareto_front {
     lh_choice *all;
 } lhi_pareto_front;
 
-/* Returns a choice's Pareto coordinates: iteration time, peak memory and cost.
- */
+/* Returns a plan candidate's Pareto coordinates: iteration time, peak memory
+ * and cost. */
 lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
 /* Checks whether point `a` is at least as good as `b` in time, memory and
  * cost. */
 bool lhi_pareto_point_covers(const lhi_pareto_point *point,
                              const lhi_pareto_point *other);
-/* Checks whether some choice on the front dominates or equals the point. */
+/* Checks whether some plan candidate on the front dominates or equals the
+ * point. */
 bool lhi_pareto_front_covers(const lhi_pareto_front *front,
                              const lhi_pareto_point *point);
-/* Adds a copy of a feasible choice unless a choice on the front is at least as
- * good in every coordinate; removes the choices that it covers in this way. */
+/* Adds a copy of a feasible plan candidate unless one on the front is at least
+ * as good in every coordinate (time, memory, cost); removes those on the front
+ * that the new one covers in this way. */
 lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
                                lh_error *err);
 /* Finishes the plan's Pareto front with the results of later steps and sorts it

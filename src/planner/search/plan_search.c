@@ -271,8 +271,8 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
 
 /* --- Pareto front --------------------------------------------------------- */
 
-/* Returns the choice on the Pareto front with a better objective value than the
- * plan; NULL: none. */
+/* Returns a plan candidate on the Pareto front with a better objective value
+ * than the plan; NULL: none. */
 static const lh_choice *find_better_on_front(const lhi_layout_search *s,
                                              const lh_plan *plan)
 {
@@ -370,8 +370,9 @@ static lh_status replace_if_better(const lhi_layout_search *s,
     return status;
 }
 
-/* Replaces the plan by the best choice of the Pareto front if that is better:
- * the front's searches may find more than the first search, which was short. */
+/* Replaces the plan by the best plan candidate of the Pareto front if that is
+ * better: the front's searches may find more than the first search, which was
+ * short. */
 static lh_status adopt_best_of_front(const lhi_layout_search *like,
                                      lh_plan *plan, lh_error *err)
 {
@@ -389,9 +390,9 @@ static lh_status adopt_best_of_front(const lhi_layout_search *like,
 
 /* --- plans of the same job with less memory ------------------------------- */
 
-/* Builds the layout of `other`, a plan of the same job with less memory, in the
- * search's job and simulates other's schedule on it. *choice receives the
- * result; the caller frees built->pipeline, on failure too. */
+/* Builds the layout of `other`, a plan of the same job with less memory, with
+ * the search's job and simulates other's schedule on it, into *choice. The
+ * caller frees built->pipeline, on failure too. */
 static lh_status simulate_other(const lhi_layout_search *s,
                                 const lh_plan *other, lhi_built_layout *built,
                                 lh_choice *choice, lh_error *err)
@@ -437,7 +438,7 @@ static lh_status list_first(lhi_arena *mem, const lh_choice *row, lh_plan *plan,
     return LH_OK;
 }
 
-/* Replaces the best choice of *found by that of `other`, a plan of the same job
+/* Replaces the best layout of *found by that of `other`, a plan of the same job
  * with less memory, if that is better. *found then owns other's schedule. */
 static lh_status adopt_schedule(const lhi_layout_search *s, lh_plan *other,
                                 lh_plan *found, lh_error *err)

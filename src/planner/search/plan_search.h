@@ -39,12 +39,12 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
                                    lhi_arena *mem, lh_plan *other,
                                    lh_plan *plan, lh_error *err);
 
-/* Formats how much worse a feasible choice `o` is than the best, and why, in
- * `mem`. NULL: no memory. */
+/* Formats how much worse a feasible plan candidate `o` is than the best, and
+ * why, in `mem`. NULL: no memory. */
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
-/* Formats the reasons of a plan's alternatives anew, after another choice has
- * become the best. LH_ENOMEM: out of memory. */
+/* Formats the reasons of a plan's alternatives anew, after another plan
+ * candidate has become the best. LH_ENOMEM: out of memory. */
 lh_status lhi_plan_renew_reasons(const lh_plan_options *options, lhi_arena *mem,
                                  lh_plan *plan, lh_choice *alternatives,
                                  uint32_t n, lh_error *err);

@@ -48,8 +48,9 @@ static bool watch_progress(void *context, const lh_solve_progress *now)
     return r->stopped;
 }
 
-/* Checks whether a choice is an elastic plan with sharing groups; its sharding
- * depends on its pass order, so no other order is searched. */
+/* Checks whether plan candidate `c` is an elastic plan (microbatch groups with
+ * partial sharding): its sharding depends on its pass order, so no other order
+ * is searched. */
 static bool is_elastic(const lh_choice *c)
 {
     return c->elastic != NULL; /* plain groups are an order like others */
@@ -183,8 +184,9 @@ static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
 
 /* --- alternatives -------------------------------------------------------- */
 
-/* Runs every schedule method on the plan's pipeline and lists the results in
- * the plan, fastest first. `like`: choice with the pipeline's layout. */
+/* Runs every schedule method on the plan's pipeline and lists the results
+ * in the plan, fastest first. `like`: plan candidate with the pipeline's
+ * layout. */
 static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
                               lh_error *err)
 {
@@ -230,8 +232,8 @@ static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
     return LH_OK;
 }
 
-/* Formats how much worse a choice is than the plan, in percent; in the arena,
- * NULL without memory. */
+/* Formats how much worse a plan candidate is than the plan, in percent; in the
+ * arena, NULL without memory. */
 static const char *format_percent_behind(lhi_refinement *r, const lh_choice *c)
 {
     char text[120];
@@ -370,8 +372,8 @@ static bool was_solved_before(const lhi_refinement *r, const lh_choice *c,
     return false;
 }
 
-/* Records that the solver ran with `effort` on the pipeline of choice `before`,
- * with result `c`, so that was_solved_before() recognises it. */
+/* Records that the solver ran with `effort` on the pipeline of plan candidate
+ * `before`, with result `c`, so that was_solved_before() recognises it. */
 static void record_search(lhi_refinement *r, const lh_choice *before,
                           const lh_choice *c, uint64_t effort)
 {
@@ -432,7 +434,7 @@ static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
  * than the methods' times. */
 static const double CLOSE_RATIO = 1.06;
 
-/* Checks whether a choice's lower bound allows it to beat the plan. */
+/* Checks whether a plan candidate's lower bound allows it to beat the plan. */
 static bool may_win(const lhi_refinement *r, const lh_choice *c)
 {
     return lhi_objective_value_at(r->options, c, c->lower_bound_ns) <

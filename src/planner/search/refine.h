@@ -16,8 +16,8 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           lhi_evaluation_cache *tried, lh_plan *plan,
                           lh_error *err);
 
-/* Simulates a schedule on a choice's pipeline, with messages first in, first
- * out. Updates the choice's times, memory, tokens/s and MFU. */
+/* Simulates a schedule on a plan candidate's pipeline, with messages first in,
+ * first out, and updates its times, memory, tokens/s and MFU. */
 lh_status lhi_choice_measure(const lh_pipeline *p, const lh_schedule *schedule,
                              lh_choice *c, lh_error *err);
 

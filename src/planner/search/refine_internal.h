@@ -43,8 +43,8 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
                                  lh_schedule **schedule, char *why, size_t room,
                                  lh_error *err);
 
-/* Makes choice `won` the plan's best, takes ownership of its pipeline and
- * schedule, and lists every method's result on it. */
+/* Makes plan candidate `won` the plan's best, takes ownership of its pipeline
+ * and schedule, and lists every method's result on it. */
 lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
                                       lhi_built_layout *built,
                                       lh_schedule *schedule, lh_error *err);

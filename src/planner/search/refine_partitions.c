@@ -280,8 +280,8 @@ static void insert_contender(lhi_partition_refinement *m,
     m->contenders[at] = *o;
 }
 
-/* Evaluates a layer partition under every method. *o: it as a contender, with
- * value INT64_MAX if it does not work. */
+/* Evaluates a layer partition under every schedule method, into *o, a contender
+ * for the solver; its value is INT64_MAX if no method works. */
 static lh_status evaluate_partition(lhi_partition_refinement *m,
                                     const uint32_t *layers,
                                     lhi_partition_contender *o, lh_error *err)
@@ -444,8 +444,8 @@ static lh_status begin_partitions(lhi_partition_refinement *m,
     return LH_OK;
 }
 
-/* Searches the neighbouring layer partitions of choice `from` for a better
- * plan. *won: one became the plan. `effort`: the solver's work limit;
+/* Searches the neighbouring layer partitions of plan candidate `from` for a
+ * better plan. *won: one became the plan. `effort`: the solver's work limit;
  * why[0..room-1]: how near its schedule is to its lower bound. */
 static lh_status try_neighbours(lhi_partition_refinement *m,
                                 const lh_choice *from, uint64_t effort,

@@ -69,8 +69,9 @@ bool lhi_partition_refinement_is_done(const lhi_partition_refinement *m);
 bool lhi_partition_refinement_is_over(const lhi_partition_refinement *m);
 
 /* Improves a layer partition of the base by iterated local search under one
- * method: climbs from random changes of the best partition, with work `most`.
- * The result replaces `layers`. `from`: choice of the base's layout. */
+ * method: climbs from random changes of the best partition, with work
+ * `most`. The result replaces `layers`. `from`: plan candidate with the
+ * base's layout. */
 lh_status lhi_partition_refinement_climb(lhi_partition_refinement *m,
                                          const lh_choice *from, uint64_t most,
                                          uint32_t *layers, lh_error *err);

@@ -39,11 +39,10 @@ bool lhi_partition_refinement_is_over(const lhi_partition_refinement *m)
     return m->left == 0 || lhi_partition_refinement_is_done(m);
 }
 
-/* Returns the schedule method for hill climbing over partitions. The choice's
- * own method is used unless it is slow and there are more than SLOW_PASSES
- * passes, or it only selects others. Instead of it: with at most SLOW_PASSES
- * passes the first slow method that suits the pipeline, else the planner's
- * quick method. */
+/* Returns the schedule method for hill climbing over partitions: that of
+ * `from`, unless it is slow and there are more than SLOW_PASSES passes, or it
+ * only selects others. Instead of it: with at most SLOW_PASSES passes the first
+ * slow method that suits the pipeline, else the planner's quick method. */
 static const char *find_climbing_method(const lhi_partition_refinement *m,
                                         const lh_choice *from, uint64_t passes)
 {

@@ -82,8 +82,8 @@ static lh_status format_memory_remedy(const lhi_layout_search *s,
     return LH_OK;
 }
 
-/* Reports that no layout fits in memory, with the changes that would make one
- * fit. */
+/* Fails with LH_EINFEASIBLE: no layout fits in memory; the message has the
+ * changes that would make one fit. */
 static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
 {
     char text[LHI_MEMORY_NEEDS_TEXT];
@@ -92,8 +92,8 @@ static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
                     s->job->name, text);
 }
 
-/* Reports that layouts fit in memory but no schedule works on them, with the
- * reason of layout `c`. */
+/* Fails with LH_EINFEASIBLE: layouts fit in memory but no schedule works on
+ * them; the message has the reason of layout `c`. */
 static lh_status fail_schedules(const lhi_layout_search *s,
                                 const lhi_candidate *c, lh_error *err)
 {
@@ -109,7 +109,8 @@ static lh_status fail_schedules(const lhi_layout_search *s,
                     l->micro_batch, c->choice.why, *text ? "; " : "", text);
 }
 
-/* Reports that no sampled layout is feasible, with the first reason. */
+/* Fails with LH_EINFEASIBLE: no layout that the Monte Carlo search sampled is
+ * feasible; the message has the first reason. */
 static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
 {
     const char *why = s->first_refusal.text;
@@ -145,7 +146,8 @@ static bool lacks_mixed_placement(const lhi_layout_search *s)
            s->first_refusal.text[0];
 }
 
-/* Reports that `layout.outermost: mixed` has no feasible placement. */
+/* Fails with LH_EINFEASIBLE: `layout.outermost: mixed` (replicas that span
+ * different datacenters) has no feasible placement. */
 static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 {
     return lhi_fail(
@@ -209,7 +211,7 @@ static bool has_too_many_chunks(const lh_job *job)
            stages * l->chunks_per_device > job->model->layers;
 }
 
-/* Reports why no layout works: LH_EINFEASIBLE with the reason and advice. */
+/* Fails with LH_EINFEASIBLE and the reason why no layout works, with advice. */
 static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = find_layout_with_reason(s);
@@ -316,8 +318,8 @@ const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
 }
 
 /* Formats why a layout that was not simulated is not the best. `can_win`: its
- * lower bound does not exclude it; `bound`: what gives the lower bound. NULL:
- * out of memory. */
+ * lower bound does not exclude it; `bound`: name of the quantity that gives the
+ * bound. NULL: out of memory. */
 static const char *format_bounded_loss(const lh_plan_options *options,
                                        int64_t bound_ns, const char *bound,
                                        bool can_win, const lh_choice *best,
@@ -435,7 +437,7 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 
 /* Lists the alternatives of the plan, sorted by the objective, with the reasons
  * why they are not the plan. `best`: the best candidate; `first`: the plan's
- * choice, of another layout than `best` only if an elastic plan is better. */
+ * layout and results, other than `best` only if an elastic plan is better. */
 static lh_status list_alternatives(lhi_layout_search *s,
                                    const lhi_candidate *best,
                                    const lh_choice *first, lh_plan *plan,

@@ -203,8 +203,8 @@ static void close_layout(drawn *d)
     lh_pipeline_free(d->built.pipeline);
 }
 
-/* Runs the schedule method that choice `row` names on the sampled layout `d`.
- * *schedule is the caller's; NULL on failure. */
+/* Runs the schedule method that plan candidate `row` names on the sampled
+ * layout `d`. *schedule is the caller's; NULL on failure. */
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
@@ -481,8 +481,8 @@ static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
-/* Orders choices by status, then by the statistic of their samples, then by
- * nominal time or lower bound. */
+/* Orders plan candidates by status, then by the statistic of their samples,
+ * then by nominal time or lower bound. */
 static int compare_scores(const lh_choice *x, const lh_choice *y,
                           lh_plan_statistic by)
 {
@@ -497,19 +497,20 @@ static int compare_scores(const lh_choice *x, const lh_choice *y,
     return (m > n) - (m < n);
 }
 
-/* Orders choices by the mean of their samples. */
+/* Orders plan candidates by the mean of their samples. */
 static int compare_means(const void *a, const void *b)
 {
     return compare_scores(a, b, LH_PLAN_BY_MEAN);
 }
 
-/* Orders choices by the 95th percentile of their samples. */
+/* Orders plan candidates by the 95th percentile of their samples. */
 static int compare_p95(const void *a, const void *b)
 {
     return compare_scores(a, b, LH_PLAN_BY_P95);
 }
 
-/* Sorts choices by the statistic of the options (mean or 95th percentile). */
+/* Sorts plan candidates by the statistic of the options (mean or 95th
+ * percentile). */
 static void sort_by_statistic(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
