@@ -35,7 +35,8 @@ static void reserve_margin(const lh_plan_margin *margin, uint32_t n,
     }
 }
 
-/* Returns the largest margin of a GPU of the job in bytes. */
+/* Returns the largest memory margin that applies to any GPU type of the job, in
+ * bytes. */
 static int64_t compute_largest_margin(const lh_plan_margin *margin,
                                       const lh_job *job)
 {

@@ -67,7 +67,8 @@ typedef struct lhi_site_link {
 } lhi_site_link;
 
 /* Builds the network of one long link between two sites, each with a switch.
- * Sending hosts have indices 0 to n - 1, their receivers n to 2n - 1. */
+ * With n = link->senders, sending hosts have indices 0 to n - 1, their
+ * receivers n to 2n - 1. */
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err);
 

@@ -289,7 +289,8 @@ static lh_status find_best(alternative_search *r, lhi_dimension d,
 }
 
 /* Computes a lower bound on all layouts with another value of dimension `d`
- * than the plan's, explored or not; -1: unknown. `least`: best known one. */
+ * than the plan's, explored or not; -1: unknown. `least`: the best known one of
+ * these layouts. */
 static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
                                    const lh_choice *least)
 {

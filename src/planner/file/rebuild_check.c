@@ -366,9 +366,9 @@ static lh_status report_state(const edit_search *f, lh_error *err)
                          "training.zero", err);
 }
 
-/* Reports the first replica group whose microbatch size differs between the
- * plan and the configuration that matches its pipeline; *refused: one differs.
- */
+/* Fails with LH_EINPUT at the first replica group whose microbatch size differs
+ * between the plan and the configuration that matches its pipeline. *refused:
+ * there is one; else returns LH_OK. */
 static lh_status report_group_size(const edit_search *f, bool *refused,
                                    lh_error *err)
 {
@@ -392,8 +392,9 @@ static lh_status report_group_size(const edit_search *f, bool *refused,
     return LH_OK;
 }
 
-/* Reports the first degree that differs between the plan and the configuration
- * that matches its pipeline; *refused: one differs. */
+/* Fails with LH_EINPUT at the first degree that differs between the plan and
+ * the configuration that matches its pipeline. *refused: there is one; else
+ * returns LH_OK. */
 static lh_status report_degree(const edit_search *f, bool *refused,
                                lh_error *err)
 {
@@ -532,8 +533,9 @@ static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
                : LH_OK;
 }
 
-/* Reports recomputed operations that the model does not have. `status`, `why`:
- * result of rebuilding the pipeline. */
+/* Fails with LH_EINPUT if the pipeline could not be rebuilt (result `status`,
+ * `why`) because the plan file recomputes operations that the model does not
+ * have. */
 static lh_status check_operations(const lhi_doc *doc, lh_status status,
                                   const lh_error *why, lh_error *err)
 {

@@ -115,9 +115,9 @@ static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
     return LH_OK;
 }
 
-/* Finds the slowest stored partition of the current layout, if the layout has
- * its share of the n_keep: an eighth, so that several layouts are kept. Returns
- * n_best if it has less. */
+/* Returns the index of the current layout's slowest stored partition if an
+ * eighth of the n_keep stored partitions are the layout's own, which is its
+ * share; n_best if it has fewer. */
 static uint32_t find_replaced(const monte_carlo *d)
 {
     uint32_t share = d->n_keep / SIMULATED, n = 0, last = d->n_best;

@@ -54,9 +54,9 @@ void lhi_ensure_quick_work(lh_plan_options *options);
 /* Returns the work and time limits of the local search in a plan's search. */
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
-/* Returns the processor time at which this share of options->seconds is over,
- * in seconds; a quick plan gets a part. 0: no time limit. `from_s`: search
- * start. */
+/* Returns the processor time, in seconds, at which the share `share` of
+ * options->seconds is over; a quick plan gets a part. 0: no time limit.
+ * `from_s`: processor time at the search's start. */
 double lhi_compute_search_deadline(const lh_plan_options *options,
                                    double from_s, double share);
 

@@ -8,7 +8,8 @@ bool lhi_json_is_escaped(uint32_t c)
     return c == '<' || lhi_is_unprintable(c);
 }
 
-/* Returns a character's short escape letter, or 0. */
+/* Returns the letter of a character's short JSON escape, such as 'n' for a line
+ * feed; 0: it has none. */
 static char get_escape_letter(uint32_t c)
 {
     static const char of[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
