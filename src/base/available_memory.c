@@ -89,8 +89,8 @@ typedef struct group_file_names {
 } group_file_names;
 
 /* Lowers the available memory *room to the limit of the control group in
- * `folder`, less its usage that cannot be reclaimed. `files`: the group's file
- * names, by version. */
+ * `folder`, less its usage that cannot be reclaimed. `files`: names of the
+ * group's files and statistics, which depend on the control groups' version. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
                               const group_file_names *files)
 {
@@ -114,8 +114,8 @@ static void apply_group_limit(lhi_available_memory *room, const char *folder,
 
 /* Lowers the available memory *room by the limits of control group
  * `top`/`inner` and all its ancestors up to `top`. In a container the inner
- * path may be visible to the host only; then only the top exists, which is the
- * container's own group. `files`: the groups' file names. */
+ * path may be visible to the host only; then only `top` exists, which is the
+ * container's own group. `files`: names of the groups' files. */
 static void apply_group_limits(lhi_available_memory *room, const char *top,
                                const char *inner, const group_file_names *files)
 {

@@ -11,8 +11,9 @@ typedef struct lhi_available_memory {
     const char *limit; /* binding limit: "ulimit -v"; static string */
 } lhi_available_memory;
 
-/* Returns the address space that can still be mapped, used or not: RLIMIT_AS,
- * and RLIMIT_DATA, under which Linux counts private memory. */
+/* Returns the address space that the process can still map. The limits are
+ * RLIMIT_AS and RLIMIT_DATA, under which Linux counts private memory; mapped
+ * memory counts as used even if it was never touched. */
 lhi_available_memory lhi_find_mappable_memory(void);
 
 /* Returns the physical memory still available. It is the minimum over two

@@ -126,9 +126,9 @@ static size_t escape_for_json(const char *text, size_t len, char *out,
 typedef size_t (*escape_fn)(const char *text, size_t len, char *out,
                             size_t *out_len);
 
-/* Escapes a text character by character with `show` into `buffer`,
- * NUL-terminated and truncated to `room` bytes; returns the untruncated length.
- */
+/* Escapes a text character by character with the function `show` into `buffer`,
+ * NUL-terminated and cut to whole characters in `room` bytes. Returns the
+ * length of the complete result. */
 static size_t escape_text(escape_fn show, const char *text, size_t len,
                           char *buffer, size_t room)
 {

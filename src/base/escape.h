@@ -8,8 +8,9 @@
 
 #include <stdint.h>
 
-/* Decodes the character at `text`, which has `len` bytes left, at least one.
- * Returns its length, or 0 for invalid UTF-8. */
+/* Decodes the UTF-8 character at `text`, which has `len` (at least 1) bytes
+ * left, into the code point *out. Returns the character's length in bytes; 0:
+ * invalid UTF-8. */
 size_t lhi_utf8_decode(const char *text, size_t len, uint32_t *out);
 /* Checks whether a string is valid UTF-8. */
 bool lhi_is_utf8(const char *text);

@@ -56,9 +56,9 @@ size_t lhi_input_max_bytes(lhi_input_kind kind);
  * in the message. LH_EINPUT. */
 lh_status lhi_input_check_size(size_t len, const char *name,
                                lhi_input_kind kind, lh_error *err);
-/* Reads a whole input file of this kind into a NUL-terminated text; release it
- * with lh_text_free(). Rejects files above the size limit, and binary files at
- * their first run of NULs. */
+/* Reads a whole input file of kind `kind` into the NUL-terminated text *out of
+ * *len bytes; release it with lh_text_free(). Rejects files above the size
+ * limit, and binary files at their first run of NULs. */
 lh_status lhi_input_read(const char *path, lhi_input_kind kind, char **out,
                          size_t *len, lh_error *err);
 

@@ -12,8 +12,8 @@
  * - TEXT: the overhead of a string beyond its bytes */
 enum { MEMBER = 176, ITEM = 64, LIST = 136, MAP = 288, TEXT = 80 };
 
-/* Returns the end of the JSON string that begins at `at`, and adds its size to
- * *bytes. */
+/* Returns the position after the JSON string whose opening quote is at `at`,
+ * and adds the string's length in bytes to *bytes. */
 static const char *skip_string(const char *at, const char *end, size_t *bytes)
 {
     const char *from = ++at;

@@ -19,14 +19,16 @@
     lhi_options_copy((type *){(mine)}, sizeof(type), (const type *){(given)},  \
                      #type, (err))
 
-/* Checks an output struct's size field; `what`: the struct's name in the
- * message. LH_EINVAL: smaller than the size field itself. */
+/* Checks that `given`, a caller's struct whose first member is its size, states
+ * a size that includes this member. LH_EINVAL: it is smaller, such as 0.
+ * `what`: the struct's name in the message. */
 lh_status lhi_options_check_size(const void *given, const char *what,
                                  lh_error *err);
 
-/* Copies a caller's struct of any header version, as LHI_OPTIONS_COPY
- * describes, without type checks. `mine_size`: size of our struct; `what`: its
- * name in messages. */
+/* Copies `given`, a caller's struct that begins with its size, into `mine`
+ * (mine_size bytes). Members that only `mine` has become 0; bytes of `given`
+ * beyond mine_size are ignored. `given` NULL: all members are 0. `what`: the
+ * struct's name in messages. LH_EINVAL: invalid size. */
 lh_status lhi_options_copy(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err);
 

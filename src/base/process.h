@@ -30,8 +30,8 @@ void lhi_process_identify_self(lhi_process *out);
 /* Checks whether a process still runs. LHI_PROCESS_GONE: it belonged to this
  * machine, and it ended or the machine was rebooted. */
 lhi_process_state lhi_process_check(const lhi_process *process);
-/* Returns a hash of the machine, boot and PID namespace of a process, in which
- * its number is valid; not of the number itself. */
+/* Returns a hash of the machine, boot and PID namespace in which the process
+ * number is unique. The number itself is not part of the hash. */
 uint32_t lhi_process_hash_namespace(const lhi_process *process);
 
 #endif

@@ -33,8 +33,8 @@ void lhi_sleep_for(int64_t ns);
  * threads (SCHED_FIFO). LH_EUNSUPPORTED without the required capability. */
 lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err);
 
-/* Starts a thread with normal priority, even if the caller has real-time
- * priority, so that the caller's passes run first. */
+/* Starts a thread that runs thread_main(of) with normal priority, even if the
+ * caller has real-time priority. LH_EIO: the system cannot start one. */
 lh_status lhi_start_normal_thread(pthread_t *out,
                                   void *(*thread_main)(void *of), void *of,
                                   lh_error *err);

@@ -99,7 +99,7 @@ void lhi_sort(void *base, size_t n, size_t size,
     sort_range(&s, 0, n);
 }
 
-/* Orders int64_t times, for qsort(). */
+/* Compares two int64_t times, for qsort() in ascending order. */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

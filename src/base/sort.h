@@ -11,8 +11,8 @@
 void lhi_sort(void *base, size_t n, size_t size,
               int (*compare)(const void *a, const void *b));
 
-/* Sorts `n` durations and returns the median, the mean of the middle two for
- * even n. Returns 0 if n is 0. */
+/* Sorts the durations ns[0..n-1] in place and returns the median, the mean of
+ * the middle two for even n. Returns 0 if n is 0. */
 int64_t lhi_median_ns(int64_t *ns, size_t n);
 
 #endif

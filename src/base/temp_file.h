@@ -17,11 +17,9 @@ void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out,
 
 /* Creates and opens a new file beside `path` for writing, with the default
  * mode, and stores its name in `temp`. Returns a negative value and sets errno
- * on failure.
- *
- * First removes stale temporary files: regular files of this user whose process
- * has ended, or which are a day old if their process is not visible from here.
- */
+ * on failure. First removes stale temporary files of this user: those whose
+ * process has ended or, if it is not visible from here, those that are a day
+ * old. */
 int lhi_temp_file_create(const char *path, char *temp, size_t room);
 
 #endif

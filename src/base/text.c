@@ -139,7 +139,8 @@ typedef struct read_request {
 } read_request;
 
 /* Appends the stream's contents to `text` up to its end. LH_EINPUT: they exceed
- * the request's size limit, or are binary although the request is for text. */
+ * the size limit of the request `r`, or are binary although it asks for text.
+ * */
 static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
                              lhi_text *text, lh_error *err)
 {
@@ -162,8 +163,8 @@ static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
     }
 }
 
-/* Reads an open file to its end. LH_EINPUT: it exceeds the request's size
- * limit. */
+/* Reads an open file to its end into `text`. LH_EINPUT: it exceeds the size
+ * limit of the request `r`. */
 static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
                                 lhi_text *text, lh_error *err)
 {
@@ -179,8 +180,8 @@ static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
     return read_chunks(from, r, text, err);
 }
 
-/* Opens and reads a file; *out is NUL-terminated, the caller frees it with
- * lh_text_free(). */
+/* Opens and reads the file that the request `r` names. *out has *len bytes and
+ * a NUL; the caller frees it with lh_text_free(). */
 static lh_status read_file(const read_request *r, char **out, size_t *len,
                            lh_error *err)
 {
@@ -241,8 +242,9 @@ static lh_status fail_to_write(const char *path, int cause, lh_error *err)
     return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
 }
 
-/* Replaces the file atomically. `old_mode` is the mode to preserve, or 0 for a
- * new file. */
+/* Replaces the file `path` atomically by the `len` bytes of `text`: writes and
+ * syncs a temporary file beside it, then renames that. old_mode: permissions to
+ * preserve, or 0 for a new file. */
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
 {
@@ -293,7 +295,8 @@ static int open_for_writing(const char *path)
     }
 }
 
-/* Writes to pipes and terminals, which cannot be replaced by a rename. */
+/* Writes `len` bytes to a pipe, terminal or other special file directly, since
+ * it cannot be replaced by a rename. */
 static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
@@ -317,9 +320,9 @@ static bool begins_with(const char *path, const char *start)
     return strncmp(path, start, strlen(start)) == 0;
 }
 
-/* Checks whether a path is below /proc or /dev and may refer to anything:
- * /dev/stdout can be a file that another process holds open, which must not be
- * replaced. */
+/* Checks whether a path is below /proc or /dev and may refer to anything.
+ * /dev/stdout, for instance, can be a file that another process holds open,
+ * which must not be replaced. */
 static bool is_special(const char *path)
 {
     return begins_with(path, "/proc/") ||

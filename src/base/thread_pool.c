@@ -69,7 +69,8 @@ static void *run_worker(void *context)
     return NULL;
 }
 
-/* Waits for all tasks and reports progress about twenty times a second. */
+/* Waits until all tasks of the pool's job have ended, and meanwhile reports
+ * progress about twenty times a second. */
 static void wait_for_tasks(lhi_thread_pool *c)
 {
     for (;;) {
@@ -92,7 +93,8 @@ static void wait_for_tasks(lhi_thread_pool *c)
     }
 }
 
-/* Runs tasks on the calling thread until none remains. */
+/* Runs tasks of the pool's job on the calling thread until none remains to be
+ * started. */
 static void run_on_caller(lhi_thread_pool *c)
 {
     uint32_t i;

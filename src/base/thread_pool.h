@@ -31,14 +31,16 @@ lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
 /* Stops the worker threads and frees the pool; accepts NULL. */
 void lhi_thread_pool_free(lhi_thread_pool *crew);
 
-/* Runs tasks 0 .. n - 1 of job `team` on the pool's threads, started in order.
- * A pool runs one job at a time, and a task must not start another job on the
- * same pool. If no thread can be created, the caller runs all tasks. */
+/* Runs tasks 0 .. n - 1 of the parallel job `team` (a task function and its
+ * data) on the pool's threads; returns when all have ended. Tasks start in
+ * ascending order. A pool runs one job at a time: a task must not start another
+ * one. If no thread can be created, the caller runs all tasks. */
 void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team,
                          uint32_t n);
 
-/* Runs tasks 0 .. n - 1 of job `team` on a temporary pool of at most `threads`
- * threads, including the caller. */
+/* Runs tasks 0 .. n - 1 of the parallel job `team` (a task function and its
+ * data). Uses a temporary pool of at most `threads` threads, including the
+ * caller. */
 void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
                       uint32_t threads);
 
