@@ -397,7 +397,8 @@ LH_API const char *lh_outermost_name(lh_outermost outermost);
  * storage. */
 LH_API const char *lh_sharding_name(lh_sharding sharding);
 
-/* Returns "dense" or "aligned"; "any": not given. */
+/* Returns the name of a packing (how pipeline stages are placed on a
+ * datacenter's nodes): "dense" or "aligned"; "any" if none is given. */
 LH_API const char *lh_packing_name(lh_packing packing);
 /* Finds the target with that name, excluding "any". LH_EINVAL: no such target.
  */

@@ -240,12 +240,13 @@ json_t *lhi_json_number(double value);
 bool lhi_json_set(json_t *map, const char *key, json_t *value);
 /* Returns `map` if `ok`; otherwise releases it and returns NULL. */
 json_t *lhi_json_finish(json_t *map, bool ok);
-/* Formats a JSON value, followed by one newline. Steals the reference; NULL
- * counts as out of memory. */
+/* Formats a JSON value as text of *len bytes, followed by one newline. Releases
+ * the caller's reference to `json`; `json` NULL: LH_ENOMEM. */
 lh_status lhi_json_format(json_t *json, char **text, size_t *len,
                           lh_error *err);
-/* Formats a JSON value with `indent` spaces per level, followed by one newline.
- * Steals the reference; NULL counts as out of memory. */
+/* Formats a JSON value with `indent` spaces per level as text of *len bytes,
+ * followed by one newline. Releases the caller's reference to `json`; `json`
+ * NULL: LH_ENOMEM. */
 lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
                                    size_t *len, lh_error *err);
 

@@ -24,8 +24,9 @@ const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
     return NULL;
 }
 
-/* Appends a schema's keys, including those of inlined schemas, to `keys`;
- * returns the new key count. */
+/* Appends the keys of a schema, including those of inlined schemas, to keys[],
+ * which has n entries; returns the new number of entries. Ignores keys beyond
+ * the array's capacity. */
 static uint32_t list_keys(const lhi_schema *table, const char **keys,
                           uint32_t n)
 {
@@ -64,8 +65,8 @@ static lh_status reject_unknown_keys(const lhi_read_context *r,
 
 /* --- members -------------------------------------------------------------- */
 
-/* Stores an integer in a struct member of `width` bytes: int64_t, uint32_t or
- * bool. */
+/* Stores an integer in a struct member of `width` bytes, an int64_t, uint32_t
+ * or bool. */
 static void store_integer(void *member, uint32_t width, int64_t value)
 {
     uint32_t narrow = (uint32_t)value;
@@ -79,7 +80,8 @@ static void store_integer(void *member, uint32_t width, int64_t value)
            width);
 }
 
-/* Stores a field's default in its member, for a key that is absent. */
+/* Stores the default of field `row` in the struct member, for a key that is
+ * absent from the file. */
 static void store_absent(const lhi_schema_field *row, void *member)
 {
     double real = (double)row->absent;
@@ -103,8 +105,8 @@ static void store_absent(const lhi_schema_field *row, void *member)
     }
 }
 
-/* Reads a string field into the arena. `least` above 0: the string must not be
- * empty. */
+/* Reads a string field into the arena and stores its pointer in the member. A
+ * field with row->least above 0 must not be empty. */
 static lh_status read_text(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            void *member, lh_error *err)
@@ -123,8 +125,8 @@ static lh_status read_text(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a field with its own text form by row->parse; row->description names
- * the valid form in the error message. */
+/* Reads a field whose text has a parser of its own, row->parse, into `member`.
+ * row->description names the valid form in the error message. */
 static lh_status read_text_form(const lhi_read_context *r,
                                 const lhi_schema_field *row,
                                 const lhi_node *node, void *member,

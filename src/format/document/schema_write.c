@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns an integer from a struct member of `width` bytes: int64_t, uint32_t
+/* Returns the value of a struct member of `width` bytes: an int64_t, uint32_t
  * or bool. */
 static int64_t load_integer(const void *member, uint32_t width)
 {
@@ -27,7 +27,7 @@ static int64_t load_integer(const void *member, uint32_t width)
                                     : (int64_t)flag;
 }
 
-/* Returns a double from a struct member. */
+/* Returns the value of a struct member of type double. */
 static double load_real(const void *member)
 {
     double value;
@@ -35,7 +35,7 @@ static double load_real(const void *member)
     return value;
 }
 
-/* Returns the pointer stored in a struct member. */
+/* Returns the value of a struct member that is a pointer. */
 static const void *load_pointer(const void *member)
 {
     const void *value;
@@ -43,9 +43,9 @@ static const void *load_pointer(const void *member)
     return value;
 }
 
-/* Checks whether a field of the struct `owner` is omitted from the output: it
- * is optional and has its default value, or repeats another member from which
- * it is derived. */
+/* Checks whether a field of the struct `owner` is omitted from the output. It
+ * is if it is optional and has its default value, or if it repeats another
+ * member from which it is derived. */
 static bool is_absent(const lhi_schema_field *row, const char *owner)
 {
     const char *member = owner + row->offset, *text;
@@ -169,9 +169,9 @@ json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
     return list;
 }
 
-/* Adds the fields of the struct `owner` to a JSON map; false on allocation
- * failure, for which jansson's setters fail on a NULL value. `context`: passed
- * to custom writers. */
+/* Adds the fields of the struct `owner` to a JSON map by its schema `table`.
+ * `context`: passed to custom writers. Returns false if allocation fails: a
+ * value is then NULL, which jansson's setters reject. */
 static bool add_fields(json_t *map, const lhi_schema *table, const char *owner,
                        const void *context)
 {

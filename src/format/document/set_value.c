@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the node for writing; the document owns it. */
+/* Returns the node without `const`, so that the caller can change it; the
+ * document owns it. */
 static lhi_node *get_mutable(const lhi_node *node)
 {
     return (lhi_node *)node;

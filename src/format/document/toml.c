@@ -26,7 +26,8 @@ typedef struct container {
 
 /* --- the tree ------------------------------------------------------------- */
 
-/* Returns the container of a map or list node, which can grow. */
+/* Returns the growable container whose first member is this map or list node of
+ * the TOML tree. */
 static container *get_container(const lhi_node *node)
 {
     /* created below, hence writable */
@@ -215,8 +216,10 @@ static uint32_t count_depth(const container *c)
     return n;
 }
 
-/* Replaces *in by the table `key` in it, for one part of a header or dotted
- * key. Creates the table if necessary; `how` records the syntax that did. */
+/* Replaces *in by the table under `key` in it, as one part of a header or
+ * dotted key requires. Creates the table if it is missing; `how` is then
+ * recorded as the syntax that defined it. LH_EINPUT: the key has another value.
+ * */
 static lh_status descend_into(lhi_toml *t, container **in, const char *key,
                               origin how, lh_error *err)
 {
@@ -289,7 +292,8 @@ static lh_status read_inline(lhi_toml *t, container *map, lh_error *err)
     }
 }
 
-/* Reads a value: string, number, boolean, array or inline table. */
+/* Reads a value (string, number, boolean, array or inline table) into container
+ * `in`: under `key`, or as the next array element if `key` is NULL. */
 static lh_status read_value(lhi_toml *t, container *in, const char *key,
                             lh_error *err)
 {

@@ -27,7 +27,8 @@ bool lhi_toml_is_next(const lhi_toml *t, const char *word);
 /* Reads a string that begins here; `lines`: multi-line strings are allowed. */
 lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
                                lh_error *err);
-/* Reads a number or boolean, in the form described in toml.h. */
+/* Reads a number or boolean into *out, as decimal text without underscores.
+ * LH_EINPUT: a date, an integer beyond 64 bits, or no valid TOML value. */
 lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err);
 
 #endif

@@ -73,7 +73,7 @@ static bool append_character(string_builder *s, uint32_t c)
     return true;
 }
 
-/* Returns the value of a digit in that base; -1 for any other character. */
+/* Returns the value of a digit in base `base`; -1 for any other character. */
 static int get_digit(char c, unsigned base)
 {
     int value = c >= '0' && c <= '9'   ? c - '0'
@@ -217,7 +217,7 @@ lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
 
 /* --- numbers -------------------------------------------------------------- */
 
-/* Copies the digits from `at` to `end` in this base to *to, which advances,
+/* Copies the digits in base `base` from `at` to `end` to *to, which advances,
  * without their underscores (single ones, between two digits). Returns the
  * first other character; NULL if there are no digits. */
 static const char *copy_digits(const char *at, const char *end, unsigned base,

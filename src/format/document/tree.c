@@ -136,7 +136,8 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
     return twice ? fail_duplicate(b->doc, twice->line, twice->key, err) : LH_OK;
 }
 
-/* Closes the innermost container; checks large maps for duplicate keys. */
+/* Closes the innermost container of the tree. Checks a large map for duplicate
+ * keys; small ones are checked at each key. */
 static lh_status close_container(builder *b, lh_error *err)
 {
     const lhi_node *node = b->open[--b->depth].node;
@@ -306,8 +307,8 @@ static bool begins_as_json(const char *text, size_t len)
     return i < len && text[i] == '{';
 }
 
-/* Decodes one surrogate escape, as "\ud83d", at `at`; returns 0 for anything
- * else. */
+/* Decodes one JSON escape of a UTF-16 surrogate, such as "\ud83d", at `at` to
+ * its value; returns 0 for anything else. */
 static uint32_t decode_surrogate(const char *at, const char *end)
 {
     uint32_t c = 0;
@@ -344,7 +345,7 @@ static size_t copy_character(input_text *f, char *out)
     return n;
 }
 
-/* Copies the next bytes of the input into libyaml's buffer;
+/* Copies the next *n (at most `room`) bytes of the input into libyaml's buffer;
  * the parser's read callback. JSON surrogate pairs become YAML escapes. */
 static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 {

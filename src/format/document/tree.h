@@ -69,14 +69,16 @@ enum {
     LHI_DOC_MAX_KEYS = 4096, /* per map */
 };
 
-/* Parses a text; `name` identifies it in messages. The root must be a map. */
+/* Parses a YAML or JSON text, whose root must be a map, into a document tree.
+ * `name` identifies the text in messages. Release *out with lhi_doc_free(). */
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
                         lhi_input_kind kind, lhi_doc **out, lh_error *err);
 /* Creates a document without a root, for a parser of another format with `len`
  * bytes of input. */
 lh_status lhi_doc_make(size_t len, const char *name, lhi_input_kind kind,
                        lhi_doc **out, lh_error *err);
-/* Parses a file. */
+/* Parses the YAML or JSON file `path`, whose root must be a map, into a
+ * document tree. Release *out with lhi_doc_free(). */
 lh_status lhi_doc_load(const char *path, lhi_input_kind kind, lhi_doc **out,
                        lh_error *err);
 /* Frees a document with all its nodes; accepts NULL. */
@@ -102,8 +104,8 @@ lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
                            lh_error *err);
 
 /* Sets the value under a map's key path, such as "job.stages", to a scalar;
- * creates missing keys, and sets the key in every item of a list on the path, or
- * in the item whose number, from 0, is a key of the path ("jobs.0.stages").
+ * creates missing keys, and sets the key in every item of a list on the path,
+ * or in the item whose number, from 0, is a key of the path ("jobs.0.stages").
  * LH_EINPUT: the path leads through a scalar. */
 lh_status lhi_node_set_value(lhi_doc *doc, const lhi_node *map,
                              const char *path, const char *text, lh_error *err);
@@ -128,19 +130,22 @@ lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name,
 lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
                                 const char *name, int version, lh_error *err);
 
-/* Reads an integer in min..max. */
+/* Reads an integer in min..max into *out. LH_EINPUT: it is no integer or out of
+ * range. */
 lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node,
                            int64_t min, int64_t max, int64_t *out,
                            lh_error *err);
-/* Reads an unsigned integer in min..max. */
+/* Reads an unsigned integer in min..max into *out. LH_EINPUT: it is no integer
+ * or out of range. */
 lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node,
                            uint32_t min, uint32_t max, uint32_t *out,
                            lh_error *err);
-/* Reads a finite number in min..max. */
+/* Reads a finite number in min..max into *out. LH_EINPUT: it is no number or
+ * out of range. */
 lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node,
                               double min, double max, double *out,
                               lh_error *err);
-/* Reads a boolean. */
+/* Reads a boolean into *out. LH_EINPUT: the node is neither true nor false. */
 lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
                             lh_error *err);
 /* Reads a non-empty string into *out, borrowed from the document. LH_EINPUT:
@@ -151,8 +156,8 @@ lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
                               const char *const *names, uint32_t *out,
                               lh_error *err);
-/* Reads a time of 0..2^52 ns: the number times `unit_ns`, rounded to the
- * nearest. */
+/* Reads a time of 0..2^52 ns into *out_ns: the number times `unit_ns`, rounded
+ * to the nearest ns. */
 lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
@@ -170,8 +175,8 @@ lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
  * -> double -> text, so that numbers are written as they were read
  * (lhi_json_number() in schema.h). */
 double lhi_round15(double value);
-/* Reads a number from `min` to `max` and rounds it with lhi_round15() to 15
- * digits. */
+/* Reads a number from `min` to `max`, and rounds it to 15 significant digits
+ * into *out, by lhi_round15(). */
 lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
                                       double min, double max, double *out,
                                       lh_error *err);

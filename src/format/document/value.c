@@ -163,8 +163,9 @@ static unsigned compute_edit_distance(const char *a, const char *b)
     return row[m];
 }
 
-/* Returns the name with the least edit distance to a word, as a suggestion;
- * NULL if none is close. */
+/* Returns the name in the NULL-terminated list with the least edit distance to
+ * a word, as a suggestion. NULL: all names differ from it in more than 3
+ * letters or in more than half of them. */
 static const char *find_nearest_name(const char *word, const char *const *names)
 {
     const char *best = NULL;
@@ -281,7 +282,8 @@ static bool is_decimal(const char *s)
     return *s == '\0';
 }
 
-/* Reads a finite decimal number without quotes, independent of the locale. */
+/* Reads a finite decimal number without quotes into *out, independent of the
+ * locale. */
 static lh_status read_double(const lhi_doc *doc, const lhi_node *node,
                              double *out, lh_error *err)
 {

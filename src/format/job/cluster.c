@@ -21,8 +21,8 @@ typedef struct reader {
     double usd_per_gb; /* default price for links */
 } reader;
 
-/* Reads the required number `key` of a map, from `min` to `max`, rounded to 15
- * digits. */
+/* Reads the required number `key` of a map, from `min` to `max`, into *out,
+ * rounded to 15 digits. */
 static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
                              const char *key, double min, double max,
                              double *out, lh_error *err)
@@ -84,7 +84,8 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
 /* Maximum fraction of the memory that can be reserved. */
 #define MAX_RESERVE 0.9
 
-/* Reads the reserve: "6%" of the memory, or a number of GiB. */
+/* Reads the part of a GPU's memory that plans leave free (the reserve): "6%" of
+ * the memory, or a number of GiB. */
 static lh_status read_reserve(const reader *r, const lhi_node *node,
                               lh_gpu *gpu, lh_error *err)
 {
@@ -108,8 +109,8 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
                         gpu->memory_gib);
 }
 
-/* Reads an optional sustained rate of a GPU in TFLOP/s, which cannot exceed its
- * peak rate; `peak_key`: name of the latter in the message. */
+/* Reads the optional sustained rate `key` of a GPU in TFLOP/s into *out. It
+ * cannot exceed `peak`, the peak rate, whose key is peak_key. */
 static lh_status read_sustained(reader *r, const lhi_node *map, const char *key,
                                 const char *peak_key, double peak, double *out,
                                 lh_error *err)
@@ -123,7 +124,8 @@ static lh_status read_sustained(reader *r, const lhi_node *map, const char *key,
     return LH_OK;
 }
 
-/* Reads a GPU given as a map: a preset with changes, or all sizes. */
+/* Reads a GPU given as a map: a preset's name with values that replace the
+ * preset's, or all values. */
 static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                               lh_error *err)
 {
@@ -527,8 +529,8 @@ static lh_status read_links(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that either all datacenters have prices or none; partial prices are
- * useless. */
+/* Checks that either all datacenters have prices or none has. LH_EINPUT
+ * otherwise, since costs need all prices. */
 static lh_status check_prices(const reader *r, const lhi_node *list,
                               lh_error *err)
 {

@@ -11,7 +11,7 @@
 
 /* --- amounts: an added time, or "x4" -------------------------------------- */
 
-/* Reads a factor above 1, such as x4. */
+/* Reads a factor such as x4 into *times; LH_EINPUT: it is not above 1. */
 static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
                              double *times, lh_error *err)
 {
@@ -57,7 +57,8 @@ static json_t *write_amount(int64_t more_ns, double times)
     return more_ns > 0 ? json_integer(more_ns) : json_null();
 }
 
-/* Reads an event's `latency`; a schema callback. */
+/* Reads an event's key `latency`, by how much links' latency grows: an added
+ * time, or a factor such as x4 (schema callback). */
 static lh_status read_latency(const lhi_read_context *r, const lhi_node *node,
                               void *owner, lh_error *err)
 {
@@ -65,7 +66,8 @@ static lh_status read_latency(const lhi_read_context *r, const lhi_node *node,
     return read_amount(r, node, &e->latency_ns, &e->latency_factor, err);
 }
 
-/* Writes an event's `latency`; a schema callback. */
+/* Writes an event's key `latency`, by how much links' latency grows; null: not
+ * at all (schema callback). */
 static json_t *write_latency(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -73,7 +75,8 @@ static json_t *write_latency(const void *owner, const void *context)
     return write_amount(e->latency_ns, e->latency_factor);
 }
 
-/* Reads an event's `transfer`; a schema callback. */
+/* Reads an event's key `transfer`, by how much links' transfer times grow: an
+ * added time, or a factor such as x4 (schema callback). */
 static lh_status read_transfer(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -81,7 +84,8 @@ static lh_status read_transfer(const lhi_read_context *r, const lhi_node *node,
     return read_amount(r, node, &e->transfer_ns, &e->transfer_factor, err);
 }
 
-/* Writes an event's `transfer`; a schema callback. */
+/* Writes an event's key `transfer`, by how much links' transfer times grow;
+ * null: not at all (schema callback). */
 static json_t *write_transfer(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -89,7 +93,8 @@ static json_t *write_transfer(const void *owner, const void *context)
     return write_amount(e->transfer_ns, e->transfer_factor);
 }
 
-/* Reads an event's `slower`, a factor; a schema callback. */
+/* Reads an event's key `slower`, the factor by which links or a device become
+ * slower, such as x4 (schema callback). */
 static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -100,7 +105,8 @@ static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
                         "must be a factor, such as x4");
 }
 
-/* Writes an event's `slower`; a schema callback. */
+/* Writes an event's key `slower`, the factor by which links or a device become
+ * slower (schema callback). */
 static json_t *write_slower(const void *owner, const void *context)
 {
     (void)context;
@@ -155,7 +161,8 @@ static bool is_moment(const lh_event *e)
     return e->rail || e->process;
 }
 
-/* Returns the rules for an event's keys; NULL: it has no target. */
+/* Returns the rules that say which keys an event may have, by its target
+ * (links, device, rail or process); NULL: it has no target. */
 static const key_rules *find_rules(const lh_event *e)
 {
     return e->n_links                        ? &link_rules
@@ -210,7 +217,8 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Writes the step of an event without an end; null for other events. */
+/* Writes the training step of an event without an end; null for other events
+ * (schema callback). */
 static json_t *write_step(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -218,7 +226,8 @@ static json_t *write_step(const void *owner, const void *context)
     return is_moment(e) ? json_integer(e->first_step) : json_null();
 }
 
-/* Writes the first step of an event with an end; null for other events. */
+/* Writes the first training step of an event with an end; null for other events
+ * (schema callback). */
 static json_t *write_from(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -226,7 +235,8 @@ static json_t *write_from(const void *owner, const void *context)
     return is_moment(e) ? json_null() : json_integer(e->first_step);
 }
 
-/* Reads an event's `pause`; a schema callback. */
+/* Reads an event's key `pause`, the time for which a process is stopped (schema
+ * callback). */
 static lh_status read_pause(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -237,14 +247,16 @@ static lh_status read_pause(const lhi_read_context *r, const lhi_node *node,
                                           "0 has no effect; use a time");
 }
 
-/* Writes an event's `pause`; a schema callback. */
+/* Writes an event's key `pause`, the time for which a process is stopped
+ * (schema callback). */
 static json_t *write_pause(const void *owner, const void *context)
 {
     (void)context;
     return write_amount(((const lh_event *)owner)->pause_ns, 1);
 }
 
-/* Reads the first step in which an event has effect. */
+/* Reads the first training step in which an event has effect (schema callback).
+ * */
 static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {

@@ -32,9 +32,9 @@ typedef enum lhi_family {
  * `sequence`: tokens per attention sequence. */
 lh_status lhi_family_find(const lh_model *model, uint32_t sequence,
                           lhi_family *out, lh_error *err);
-/* Checks that the model has a supported family and sizes that the cpu device
- * supports. `sequence`: tokens per attention sequence. LH_EUNSUPPORTED
- * otherwise. */
+/* Checks that training on the processor (the cpu device) supports the model's
+ * family and sizes; LH_EUNSUPPORTED otherwise. `sequence`: tokens per attention
+ * sequence. */
 lh_status lhi_family_check(const lh_model *model, uint32_t sequence,
                            lh_error *err);
 /* Returns the family of a model that lhi_family_find() accepts. */

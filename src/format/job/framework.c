@@ -68,7 +68,8 @@ lh_receives lhi_framework_receives(const lh_framework *framework,
     return LH_RECEIVES_EARLY;
 }
 
-/* Returns the gradient type that passes of this precision produce. */
+/* Returns the number format of the gradients that passes with this training
+ * precision produce. */
 static lh_gradient find_gradient(lh_precision precision)
 {
     switch (precision) {
@@ -120,7 +121,8 @@ static void start_framework(const lhi_read_context *r, void *it)
     set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
 }
 
-/* Returns an export target's framework preset. */
+/* Returns the framework preset of an export target (the program that will train
+ * a plan); LH_FRAMEWORK_NONE: it has none. */
 static lh_framework_preset get_target_preset(lh_target target)
 {
     switch (target) {
@@ -168,7 +170,8 @@ void lhi_framework_apply_target(lh_job *job)
         f->reduce = usual.reduce;
 }
 
-/* Reads `sequence_parallel`, stored as its negation. */
+/* Reads the key `sequence_parallel`, which the struct stores as its negation
+ * (schema callback). */
 static lh_status read_sequence_parallel(const lhi_read_context *r,
                                         const lhi_node *node, void *owner,
                                         lh_error *err)
@@ -179,7 +182,8 @@ static lh_status read_sequence_parallel(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Writes `sequence_parallel`, stored as its negation. */
+/* Writes the key `sequence_parallel`, which the struct stores as its negation
+ * (schema callback). */
 static json_t *write_sequence_parallel(const void *owner, const void *context)
 {
     (void)context;
@@ -294,8 +298,9 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Records the given keys and checks gradients, FP8 and the settings' effects.
- */
+/* Sets the framework's *_given members by the keys that `map` has, then checks
+ * gradients, FP8 and settings without effect; check function of the framework
+ * schema. */
 static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

@@ -128,12 +128,14 @@ const char *lhi_resolve_alias(const lhi_alias *list, const char *name)
     return name;
 }
 
+/* Returns the names of all GPU presets, NULL-terminated; static storage. */
 const char *const *lh_gpu_presets(void)
 {
     return preset_names;
 }
 
-/* Returns the row of a GPU preset by name or alias; NULL if there is none. */
+/* Returns the entry of the preset table for a GPU preset's name or alias; NULL
+ * if there is none. */
 static const gpu_preset *find_row(const char *name)
 {
     if (name)

@@ -116,8 +116,8 @@ static lh_status read_model(lhi_job_reader *r, lh_error *err)
     return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
 }
 
-/* Returns the model component that a recomputed module needs and the model
- * lacks, or NULL. */
+/* Returns the name of the model component that recomputation of `module` (an
+ * lh_module) needs and the model lacks; NULL: none. */
 static const char *find_missing_component(const lh_model *m, uint32_t module)
 {
     switch ((lh_module)module) {
@@ -189,9 +189,9 @@ static lh_status read_dropout(lhi_job_reader *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Reads the optional number `key`, from `least` to `most`, which only models
- * with certain experts have: fails with the reason `why_not` if that is not
- * NULL. *given: the key is present. */
+/* Reads the optional number `key`, from `least` to `most`, into *out. Fails
+ * with the reason why_not, if that is not NULL, because only models with
+ * certain experts have the key. *given: the key is present. */
 static lh_status read_expert_number(lhi_job_reader *r, const lhi_node *map,
                                     const char *key, double least, double most,
                                     const char *why_not, bool *given,
@@ -358,8 +358,9 @@ static lh_status check_models(lhi_job_reader *r, const lhi_node *node,
                         own);
 }
 
-/* Checks that a profile applies to this job: its model, the datacenters of its
- * links, and head times that fit layout.mtp_chunk. */
+/* Checks that a profile (measured times) applies to this job. LH_EINPUT:
+ * another model, unknown datacenters in its links, slices, or head times that
+ * contradict layout.mtp_chunk. */
 static lh_status check_profile(lhi_job_reader *r, const lhi_node *node,
                                const lh_profile *p, lh_error *err)
 {

@@ -142,7 +142,7 @@ static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
 
 /* --- sections ------------------------------------------------------------- */
 
-/* Adds the introduction and the line `longhaul: job/1`. */
+/* Adds the introduction and the line `longhaul: job/1` to the job template. */
 static void add_head(draft *d)
 {
     lhi_text *t = &d->text;
@@ -154,7 +154,7 @@ static void add_head(draft *d)
     lhi_text_puts(t, "longhaul: job/1\n\n");
 }
 
-/* Adds the model's section. */
+/* Adds the model's section to the job template. */
 static void add_model(draft *d)
 {
     lhi_text *t = &d->text;
@@ -182,7 +182,8 @@ static void add_model(draft *d)
                "; the path of a Hugging Face config.json; or a map of sizes");
 }
 
-/* Adds the training section, with optional keys as comments. */
+/* Adds the training section to the job template, with optional keys as
+ * comments. */
 static void add_training(draft *d)
 {
     lhi_text *t = &d->text;
@@ -227,7 +228,7 @@ static void add_training(draft *d)
     lhi_text_fini(&all);
 }
 
-/* Adds the framework section as a comment. */
+/* Adds the framework section to the job template, as a comment. */
 static void add_framework(draft *d)
 {
     lhi_text *t = &d->text;
@@ -279,7 +280,7 @@ static const lh_draft_site *find_unpriced_site(const draft *d)
     return NULL;
 }
 
-/* Adds the comment on the presets of cloud regions. */
+/* Adds the comment on the presets of cloud regions to the job template. */
 static void add_region_comment(draft *d)
 {
     const lh_draft_site *unpriced = find_unpriced_site(d);
@@ -300,7 +301,8 @@ static void add_region_comment(draft *d)
     lhi_draft_add_comment(&d->text, 2, text);
 }
 
-/* Adds the cluster's GPU and its networks inside and between nodes. */
+/* Adds the cluster's GPU and its networks inside and between nodes to the job
+ * template. */
 static void add_machine(draft *d)
 {
     lhi_text *t = &d->text;
@@ -342,8 +344,8 @@ const char *lhi_draft_site_name(const lh_draft_site *site, uint32_t i,
     return text;
 }
 
-/* Adds datacenter `i`'s line with its differences from the first one, whose
- * values are the cluster's keys. */
+/* Adds the line of datacenter `i` to the job template: its differences from the
+ * first one, whose values are the cluster's keys. */
 static void add_site(draft *d, uint32_t i)
 {
     lhi_text *t = &d->text;
@@ -366,7 +368,8 @@ static void add_site(draft *d, uint32_t i)
     lhi_text_puts(t, "}\n");
 }
 
-/* Adds the link from region `a` to region `b`. */
+/* Adds the link from region `a` to region `b` to the job template, with the
+ * known latency and price. */
 static void add_region_link(draft *d, uint32_t a, uint32_t b)
 {
     const char *from = d->o.sites[a].region, *to = d->o.sites[b].region;
@@ -382,7 +385,7 @@ static void add_region_link(draft *d, uint32_t a, uint32_t b)
     lhi_text_puts(&d->text, "}\n");
 }
 
-/* Adds a link for each pair of datacenters. */
+/* Adds a link for each pair of datacenters to the job template. */
 static void add_links(draft *d)
 {
     lhi_text *t = &d->text;
@@ -418,7 +421,7 @@ static void add_links(draft *d)
         }
 }
 
-/* Adds the cluster's section. */
+/* Adds the cluster's section to the job template. */
 static void add_cluster(draft *d)
 {
     lhi_text *t = &d->text;
@@ -438,7 +441,7 @@ static void add_cluster(draft *d)
         add_links(d);
 }
 
-/* Adds the layout section as a comment. */
+/* Adds the layout section to the job template, as a comment. */
 static void add_layout(draft *d)
 {
     lhi_text *t = &d->text;
@@ -473,9 +476,9 @@ static lh_status find_model(draft *d, lh_error *err)
     return status;
 }
 
-/* Returns the number of nodes, a power of two, whose memory holds the
- * datacenter's part of four times the training state: per parameter 6 bytes of
- * weights and gradients and 12 bytes of optimizer state. */
+/* Returns the smallest power of two of nodes whose memory holds the
+ * datacenter's part of four times the training state. The state has 18 bytes
+ * per parameter: 6 of weights and gradients, 12 of optimizer state. */
 static uint32_t count_required_nodes(const draft *d, const lh_draft_site *site)
 {
     const double bytes =
@@ -520,7 +523,8 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Fills in defaults for the options that are not given. */
+/* Fills in defaults for the options that are not given, and the node counts in
+ * sites[]. Chooses FP16 if a datacenter's GPU does not support BF16. */
 static void choose_defaults(draft *d, lh_draft_site *sites)
 {
     lh_draft_options *o = &d->o;
@@ -567,8 +571,8 @@ static void add_sections(draft *d)
         add_layout(d);
 }
 
-/* Writes the job template and parses it as a check; *text is the caller's,
- * release with lh_text_free(). */
+/* Writes the job template to *text, *len bytes, and parses it as a check. The
+ * caller releases *text with lh_text_free(). */
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
@@ -589,8 +593,8 @@ static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
     return lhi_text_take(&d->text, text, len, err);
 }
 
-/* Builds a job template from the options, with the caller's own sections if
- * `given` is not NULL. */
+/* Builds a job template in *text, *len bytes, from the options; `given`:
+ * sections that replace the template's own, or NULL. */
 static lh_status make_draft(const lh_draft_options *options,
                             const lhi_draft_sections *given, char **text,
                             size_t *len, lh_error *err)

@@ -158,8 +158,9 @@ const char *lhi_job_find_slice_obstacle(const lh_job *job)
     return NULL;
 }
 
-/* Reads the slices of a sequence. LH_EINPUT: they do not divide it, or the job
- * does not support them. */
+/* Reads the number of slices per sequence, which pass the pipeline like
+ * microbatches. LH_EINPUT: it does not divide the sequence, or the job does not
+ * support slices. */
 static lh_status read_slices(lhi_job_reader *r, const lhi_node *node,
                              lh_error *err)
 {

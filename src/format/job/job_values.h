@@ -16,8 +16,9 @@ static inline uint32_t lhi_job_count_slices(const lh_job *job)
     return job->layout.slices ? job->layout.slices : 1;
 }
 
-/* Returns why the job's sequences cannot be in slices, as the end of a sentence
- * about layout.slices; NULL: they can. Static storage. */
+/* Returns why the job's sequences cannot be split into slices, which pass the
+ * pipeline like microbatches. The text ends a sentence about layout.slices;
+ * static storage. NULL: they can. */
 const char *lhi_job_find_slice_obstacle(const lh_job *job);
 
 /* Returns an optimizer's name as spelled in the job format; static storage. */
@@ -45,20 +46,20 @@ const char *lhi_loss_name(lh_loss loss);
 /* Returns the FP8 mode's name as in the job format; static storage. */
 const char *lhi_fp8_name(lh_fp8 fp8);
 
-/* Returns the sequences of a microbatch on each replica of group `group` of the
- * layout's sites. */
+/* Returns the sequences per microbatch on each replica of group number `group`
+ * in layout->sites, a list of replicas with equal placement. */
 uint32_t lhi_layout_group_micro_batch(const lh_layout *layout, uint32_t group);
-/* Returns the sequences of a microbatch over all replicas; 0 if a degree is
- * open. */
+/* Returns the sequences per microbatch over all replicas together; 0 if a
+ * parallel degree is unspecified. */
 uint64_t lhi_layout_count_sequences(const lh_layout *layout);
-/* Checks that the layout's tensor x context x pipeline x data is at most this
- * number of GPUs; open degrees count as 1. */
+/* Checks whether the layout's tensor x context x pipeline x data is at most
+ * `gpus`; unspecified degrees count as 1. */
 bool lhi_layout_fits_gpus(const lh_layout *layout, uint64_t gpus);
 
 /* Returns the bytes per element of a precision. */
 uint32_t lhi_precision_bytes(lh_precision precision);
 
-/* Returns the bytes per gradient element. */
+/* Returns the bytes per gradient element of a gradient format. */
 uint32_t lhi_gradient_bytes(lh_gradient gradient);
 
 #endif

@@ -207,8 +207,9 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
     return list;
 }
 
-/* Sets a datacenter's name and its nodes or zones in a JSON map; `i`: its first
- * zone. Returns false on allocation failure. */
+/* Sets in a JSON map a datacenter's name and its nodes, or its zones and the
+ * network between them; `i`: index of its first zone in the job. Returns false
+ * on allocation failure. */
 static bool set_place(json_t *map, const lh_job *job, uint32_t i)
 {
     const lh_datacenter *site = &job->datacenters[i];
@@ -248,7 +249,8 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
     return lhi_schema_write(&lhi_job_link_schema, &link, NULL);
 }
 
-/* Checks whether i is not a further zone of the preceding datacenter. */
+/* Checks whether datacenter entry `i` of the job is a whole datacenter or the
+ * first of its zones; zones of one datacenter are consecutive. */
 static bool is_first_zone(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *dcs = job->datacenters;

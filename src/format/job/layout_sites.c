@@ -42,8 +42,8 @@ static lh_status read_count(const reader *r, const lhi_node *map,
     return lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
 }
 
-/* Reads one part of a pipeline: a datacenter's name, or a map with the name and
- * the stage count. */
+/* Reads one part of a pipeline, consecutive stages in one datacenter: the
+ * datacenter's name, or a map with the name and the stage count. */
 static lh_status read_part(const reader *r, const lhi_node *node,
                            lh_site_stages *out, lh_error *err)
 {
@@ -97,10 +97,10 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 
 /* ---- consistency of the numbers ---- */
 
-/* Checks a sum of replicas or stages against their total *all in the layout, 0
- * if unspecified: `sum` equals it or, with `open` missing numbers, leaves at
- * least 1 for each. Sets *all if nothing is missing. `what`, `key`: names in
- * messages. */
+/* Checks the `sum` of the given replica or stage counts against the layout's
+ * total *all (0: unspecified). The sum must equal the total or, with `open`
+ * missing counts, leave at least 1 for each. Sets an unspecified *all if no
+ * count is missing. `what`, `key`: names in messages. */
 static lh_status check_total(const reader *r, const lhi_node *node,
                              const char *what, uint64_t sum, uint32_t open,
                              const char *key, uint32_t *all, lh_error *err)
@@ -117,7 +117,8 @@ static lh_status check_total(const reader *r, const lhi_node *node,
                         open ? " at least" : " in all", key, *all);
 }
 
-/* Checks each replica group's stages against the layout's pipeline degree. */
+/* Checks for each replica group that its stage counts add up to the layout's
+ * pipeline degree, as check_total() does. */
 static lh_status check_stages(reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {
@@ -135,7 +136,8 @@ static lh_status check_stages(reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Checks the replica groups' replicas against the layout's data degree. */
+/* Checks that the replica groups' replica counts add up to the layout's data
+ * degree, as check_total() does. */
 static lh_status check_replicas(reader *r, const lhi_node *list,
                                 const lh_sites *sites, lh_error *err)
 {
@@ -308,8 +310,8 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
 
 /* ---- writing ---- */
 
-/* Converts a pipeline part to a datacenter's name, or to a map with its stage
- * count. */
+/* Converts a pipeline part (consecutive stages in one datacenter) to the
+ * datacenter's name, or to a map with its stage count. */
 static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
 {
     const char *name = job->datacenters[part->datacenter].name;

@@ -25,7 +25,7 @@ static const lhi_schema_field fec_rows[] = {
 static const lhi_schema fec_table = {
     LHI_ROWS("fec", lh_link_setting, fec_rows)};
 
-/* Rejects a TCP window without TCP connections. */
+/* Rejects a window size of TCP if the setting has no TCP connections. */
 static lh_status check_nccl_keys(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

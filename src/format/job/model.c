@@ -109,7 +109,8 @@ static uint64_t count_latent_attention_params(const lh_model *m)
     return n;
 }
 
-/* Returns the parameters of a layer's attention or its substitute. */
+/* Returns the parameters of a layer's mixer: attention, gated delta network or
+ * Mamba-2. */
 static uint64_t count_mixer_params(const lh_model *m, uint32_t layer)
 {
     switch (lhi_model_layer_mixer(m, layer)) {
@@ -273,7 +274,8 @@ static double bound_params(const lh_model *m)
            h * (2 * (double)m->vocab + m->positions);
 }
 
-/* Fails with LH_EINPUT and a message at the model's node. */
+/* Fails with LH_EINPUT and the message `text` at the position of the model's
+ * map. */
 static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
                             const char *text, lh_error *err)
 {

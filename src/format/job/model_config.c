@@ -250,8 +250,8 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the sliding attention window and the layers that use it, by the model's
- * family. */
+/* Reads the sliding attention window and the layers that use it, from the keys
+ * of the model's family. */
 static lh_status read_window(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -296,7 +296,8 @@ static lh_status read_window(reader *r, lh_error *err)
     }
 }
 
-/* Reads Mixtral's and gpt-oss's expert keys. */
+/* Reads the number of experts, of experts per token, and their width from a
+ * Mixtral or gpt-oss config. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -316,8 +317,8 @@ static lh_status read_mixtral(reader *r, lh_error *err)
                                 &m->experts_per_token, err);
 }
 
-/* Reads mlp_only_layers: layers that are dense although decoder_sparse_step
- * would give them experts. */
+/* Reads mlp_only_layers into the model's sorted dense_list: layers that are
+ * dense although decoder_sparse_step would give them experts. */
 static lh_status read_dense_list(reader *r, lh_error *err)
 {
     const lhi_node *list = lhi_node_find(r->map, "mlp_only_layers");
@@ -344,7 +345,7 @@ static lh_status read_dense_list(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads Qwen2-MoE and Qwen3-MoE experts. */
+/* Reads the experts' keys of a Qwen2-MoE or Qwen3-MoE config. */
 static lh_status read_qwen_moe(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -474,7 +475,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
         r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2, err);
 }
 
-/* Reads Nemotron-H, whose layers are listed. */
+/* Reads a Nemotron-H config, which lists the kind of every layer: sizes, layer
+ * kinds and, if a layer has experts, the experts. */
 static lh_status read_hybrid(reader *r, lh_error *err)
 {
     LHI_TRY(lhi_config_read_nemotron_h(r, err));

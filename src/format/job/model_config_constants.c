@@ -38,8 +38,8 @@ static const lhi_node *find_value(const lhi_node *map, const char *key)
     return node && !lhi_node_is_null(node) ? node : NULL;
 }
 
-/* Lists as unmodelled the flags whose values differ from those that lh_model
- * implies. */
+/* Lists as unsupported the boolean keys of the config whose values differ from
+ * the ones that lh_model implies, the only ones it can represent. */
 static lh_status find_flags(unmodelled_search *f, lh_error *err)
 {
     static const struct {
@@ -165,7 +165,8 @@ lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
     return LH_OK;
 }
 
-/* Reads the original position count; by default the model's. */
+/* Reads the number of positions before rotary scaling; without the key, the
+ * model's maximum number of positions. */
 static lh_status read_original_positions(const unmodelled_search *f,
                                          const lhi_node *map,
                                          lh_rope_scaling *s, lh_error *err)
@@ -178,7 +179,8 @@ static lh_status read_original_positions(const unmodelled_search *f,
                 : LH_OK;
 }
 
-/* Reads the numbers of a rotary scaling whose type is known. */
+/* Reads the factors of a rotary scaling by its type (linear, Llama 3 or YaRN),
+ * with transformers' defaults. */
 static lh_status read_scaling_numbers(const unmodelled_search *f,
                                       const lhi_node *map, lh_rope_scaling *s,
                                       lh_error *err)

@@ -99,8 +99,9 @@ lh_status lhi_config_read_falcon(reader *r, lh_error *err)
     return lhi_config_read_head_dim(r, err);
 }
 
-/* Reads Command A: attention and MLP share a norm without bias; every fourth
- * layer attends to all tokens and has no positions. */
+/* Sets the features in which Command A differs from Llama: attention and MLP
+ * share a norm without bias; by default every fourth layer attends to all
+ * tokens, without positions. */
 static lh_status read_cohere2(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -118,7 +119,8 @@ static lh_status read_cohere2(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads Gemma 3: norms before and after attention and MLP. */
+/* Sets the features in which Gemma 3 differs from Llama: norms before and after
+ * attention and MLP, query and key norms, sliding windows. */
 static lh_status read_gemma3(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -133,7 +135,8 @@ static lh_status read_gemma3(reader *r, lh_error *err)
                              : LH_OK;
 }
 
-/* Reads MiniMax-M2: experts in all layers, norms over all heads together. */
+/* Sets the features in which MiniMax-M2 differs from Llama: experts in all
+ * layers; query and key norms over all heads together. */
 static lh_status read_minimax_m2(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -172,8 +175,9 @@ static lh_status read_no_rope_layers(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads Llama 4: one expert per token beside a shared one; attention within
- * chunks of tokens, except in every fourth layer. */
+/* Sets the features in which Llama 4 differs from Llama: by default one expert
+ * per token beside a shared one; attention within chunks of tokens, except in
+ * every fourth layer. */
 static lh_status read_llama4(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -205,7 +209,8 @@ static lh_status read_llama4(reader *r, lh_error *err)
                : LH_OK;
 }
 
-/* Reads Grok-1: norms before and after attention and experts. */
+/* Sets the features in which Grok-1 differs from Llama: experts in all layers;
+ * norms before and after attention and experts. */
 static lh_status read_grok(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;

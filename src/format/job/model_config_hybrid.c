@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the letter of a layer that a list names, in the words of transformers
- * 4 or 5; 0: none. */
+/* Returns the letter by which lh_model's layer_pattern denotes the layer kind
+ * called `name` in transformers 4 or 5, such as M for "mamba"; 0: unknown. */
 static char find_letter(const char *name)
 {
     static const char *const names[][2] = {
@@ -20,8 +20,9 @@ static char find_letter(const char *name)
     return 0;
 }
 
-/* Reads the layers under the key `key`, a string of letters, or under `list`, a
- * list of names, into *out. NULL: neither is there. */
+/* Reads the kinds of all layers, one letter each, into *out: from the string
+ * under `key`, or from the list of names under `list`. *out is NULL if neither
+ * key is there. */
 static lh_status read_letters(const reader *r, const char *key,
                               const char *list, const char **out, lh_error *err)
 {
@@ -53,8 +54,9 @@ static lh_status read_letters(const reader *r, const char *key,
     return LH_OK;
 }
 
-/* Reads the layers of the model and, if there are any, of its prediction
- * modules. */
+/* Reads the kinds of the model's layers and, if there are any, of its
+ * multi-token prediction modules. LH_EINPUT: they are missing, or their number
+ * differs from num_hidden_layers. */
 static lh_status read_pattern(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;

@@ -58,13 +58,13 @@ typedef struct reader {
 /* Marks a mandatory key. */
 #define REQUIRED UINT32_MAX
 
-/* Reads the integer `key` of a config.json, at most `most`; uses `absent` if it
- * is missing or null. */
+/* Reads the integer `key` of a config.json, at most `most`, into *out; `absent`
+ * if it is missing or null. */
 lh_status lhi_config_read_number(const reader *r, const char *key,
                                  uint32_t most, uint32_t absent, uint32_t *out,
                                  lh_error *err);
-/* Reads a config.json size, from 1 to `most`: required, unless the model's
- * class has the default `class_has` (0: none). */
+/* Reads a size of a config.json, from 1 to `most`, into *out. The key is
+ * required, unless the model's class has the default class_has (0: none). */
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out,
                                lh_error *err);
@@ -84,22 +84,25 @@ lh_status lhi_config_read_head_dim(reader *r, lh_error *err);
 lh_status lhi_config_read_layer_types(reader *r, uint32_t absent,
                                       lh_error *err);
 
-/* Reads GPT-2: its size keys have other names, embeddings are tied by default,
- * and the MLP is four times as wide. */
+/* Reads a GPT-2 config: its size keys have other names, embeddings are tied by
+ * default, and the MLP is by default four times as wide. */
 lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
-/* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
- * norms and keys shared by groups of heads. */
+/* Reads a Falcon 7B config. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers
+ * have two norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err);
-/* Reads DeepSeek-V3.2's indexer sizes. */
+/* Reads the sizes of DeepSeek-V3.2's indexer, which selects the tokens for
+ * sparse attention: heads, their width, and selected tokens. */
 lh_status lhi_config_read_indexer(reader *r, lh_error *err);
-/* Reads Qwen3-Next's gated delta networks and gated attention. */
+/* Reads the sizes of Qwen3-Next's gated delta networks and the interval of its
+ * layers with gated attention. */
 lh_status lhi_config_read_qwen3_next(reader *r, lh_error *err);
 /* Reads Nemotron-H's sizes, layer pattern and Mamba-2 layers. */
 lh_status lhi_config_read_nemotron_h(reader *r, lh_error *err);
-/* Reads the widths of Nemotron-H's experts that other classes lack. */
+/* Reads the expert sizes that only Nemotron-H has: the latent width and the
+ * shared experts' width. */
 lh_status lhi_config_read_nemotron_experts(reader *r, lh_error *err);
-/* Reads the differences of the layers of a model's family from Llama's layers.
- */
+/* Sets the features in which the config's model family differs from Llama, such
+ * as norms and experts; nothing for families with Llama's layers. */
 lh_status lhi_config_read_variant(reader *r, lh_error *err);
 /* Fails for a config.json with an unknown model_type `type`: with a model map
  * for the job to edit, or with the reason why no map can describe the model. */

@@ -44,8 +44,8 @@ static const lhi_schema_field rope_rows[] = {
      .when = LHI_OPTIONAL},
 };
 
-/* Checks that a rotary scaling has exactly the keys of its type. LH_EINPUT
- * otherwise. Check function of its schema. */
+/* Checks that a rotary scaling has exactly the keys that belong to its type;
+ * LH_EINPUT otherwise (check function of the schema). */
 static lh_status check_rope_scaling(const lhi_read_context *r,
                                     const lhi_node *map, void *it,
                                     lh_error *err)

@@ -268,6 +268,7 @@ static const lhi_alias aliases[] = {
     {NULL, NULL},
 };
 
+/* Returns the names of all model presets, NULL-terminated; static storage. */
 const char *const *lh_model_presets(void)
 {
     return preset_names;

@@ -21,12 +21,15 @@ typedef enum lhi_mixer {
     LHI_MIXER_MAMBA,
 } lhi_mixer;
 
-/* Returns a layer's mixer; it may be one of lhi_model_mtp_layers(). */
+/* Returns a layer's mixer: attention, gated delta network, Mamba-2 or none.
+ * `layer` may be a layer of multi-token prediction, as numbered by
+ * lhi_model_mtp_layers(). */
 lhi_mixer lhi_model_layer_mixer(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has an MLP or experts. */
 bool lhi_model_layer_has_mlp(const lh_model *model, uint32_t layer);
-/* Returns the number of layers of each multi-token prediction module. *first:
- * number of the first one, for the functions that describe a layer. */
+/* Returns the number of layers in each multi-token prediction module. *first:
+ * number of the first one, as argument of the functions that describe one
+ * layer; all modules have the same layers. */
 uint32_t lhi_model_mtp_layers(const lh_model *model, uint32_t *first);
 /* Returns the width of the routed experts' input. */
 uint32_t lhi_model_expert_input(const lh_model *model);
@@ -35,11 +38,12 @@ uint32_t lhi_model_expert_input(const lh_model *model);
 uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
                               uint32_t n_layers);
 
-/* Returns one layer's parameter counts, by component. */
+/* Returns one layer's parameter counts by component: attention, norms, MLP,
+ * router and experts. */
 lh_layer_params lhi_model_layer_params(const lh_model *model, uint32_t layer);
 
-/* Returns the parameter counts of the layers first..first+n_layers-1, by
- * component. */
+/* Returns the parameter counts of the layers first..first+n_layers-1 by
+ * component: attention, norms, MLP, router and experts. */
 lh_layer_params lhi_model_range_params(const lh_model *model, uint32_t first,
                                        uint32_t n_layers);
 

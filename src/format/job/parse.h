@@ -49,16 +49,17 @@ enum {
 /* Fills the zeroed `value`; allocates its data in `mem`. */
 typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err);
-/* Parses a text, called `name` in messages, into a new value of `size` bytes by
- * the callback `fill`. Release *out with lhi_value_free(). */
+/* Parses a text, called `name` in messages, into a new struct of `size` bytes,
+ * which the callback `fill` fills from the document. Release *out with
+ * lhi_value_free(). */
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
                           lhi_input_kind kind, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err);
-/* Reads and parses a file into a new value of `size` bytes by the callback
- * `fill`. Release *out with lhi_value_free(). */
+/* Reads and parses a file into a new struct of `size` bytes, which the callback
+ * `fill` fills from the document. Release *out with lhi_value_free(). */
 lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err);
-/* Frees a value of lhi_value_parse() or lhi_value_read() with its arena;
+/* Frees a struct made by lhi_value_parse() or lhi_value_read(), with its arena;
  * accepts NULL. */
 void lhi_value_free(void *value);
 
@@ -87,10 +88,10 @@ typedef struct lhi_config_class {
     const char *differs;    /* always unsupported; NULL: nothing */
 } lhi_config_class;
 
-/* Reads the constants of `map` into a model whose dimensions are read.
- * `class_has`: its class's defaults. Sets unsupported_keys to a text with the
- * file and those keys for which the model differs from lh_model. Allocates in
- * `mem`. */
+/* Reads the constants of a config, such as activation function and rotary
+ * scaling, into a model whose sizes are known. `class_has`: defaults of the
+ * model's class in transformers. Sets m->unsupported_keys to the file's name
+ * and those keys whose values lh_model cannot represent; NULL: none. */
 lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
                                     const lhi_config_class *class_has,
                                     lhi_arena *mem, lh_model *model,
@@ -103,7 +104,7 @@ lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
-/* Returns the norm count in a layer, without the query and key norms. */
+/* Returns the number of norms in a layer, without those of queries and keys. */
 uint32_t lhi_model_count_norms(const lh_model *model);
 /* Returns why a hybrid model's layer_pattern does not agree with its other
  * members, or NULL. */
@@ -147,10 +148,11 @@ double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
  * lhi_gpu_sustained_flops_per_s() with the same `efficiency`; 0 if the GPU has
  * none. */
 double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
-/* Returns experts' matrix product rate relative to other products.
- * Published runs show the fraction `experts` on H100 and faster GPUs. There is
- * no measurement for A100 (whose fraction of the peak is `efficiency`), where
- * the result is 1. In between it is linear in the sustained rate. */
+/* Returns the rate of experts' matrix products relative to other products.
+ * Published runs show the fraction `experts` on H100 and faster GPUs. A100
+ * (whose fraction of the peak is `efficiency`) is not measured; the result is
+ * 1. In between it is linear in the sustained rate, with `fp8` converted to a
+ * 16-bit rate. */
 double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
                                   double efficiency, double experts);
 /* Returns an upper bound on the GPU's rate for any matrix product in the job,
@@ -206,12 +208,13 @@ typedef struct lhi_job_link {
 /* The keys of a link. Its context is a double, the default price per GB. */
 extern const lhi_schema lhi_job_link_schema;
 
-/* Sets the framework settings that the job does not give to those of its
- * target's preset. For attention and sequence parallelism, these equal the
- * defaults without a preset. */
+/* Applies the framework preset of the job's export target (the program that
+ * will train) to the settings that the job does not give. These are attention,
+ * gradient type and gradient reduction. Does nothing if the job names a preset.
+ * */
 void lhi_framework_apply_target(lh_job *job);
-/* Returns the target framework that a preset given in the job implies;
- * LH_TARGET_ANY: none. */
+/* Returns the export target (the program that will train a plan) that the
+ * framework preset given in the job implies; LH_TARGET_ANY: none. */
 lh_target lhi_framework_find_target(const lh_framework *framework);
 
 /* Returns the parameter count on one GPU with the layers
@@ -247,7 +250,7 @@ bool lhi_job_uses_dropout(const lh_job *job);
  * true for GPT-2 and GPT-3, and for other models with layer norm, except
  * Falcon. */
 bool lhi_model_uses_dropout(const lh_model *model);
-/* Returns the dropout rate; 0: none. */
+/* Returns the dropout rate of the job's training, 0 to 1; 0: no dropout. */
 double lhi_job_dropout(const lh_job *job);
 /* Returns the experts' load-balancing loss coefficient, see lh_training;
  * 0 without experts. */
@@ -305,8 +308,8 @@ typedef struct lhi_draft_sections {
     const char *after;     /* the text after the cluster */
 } lhi_draft_sections;
 
-/* Writes a job template like lh_job_draft(), with the given sections in place
- * of its own. */
+/* Writes a job template to *text, *len bytes, like lh_job_draft(), with the
+ * given sections in place of its own. */
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
                                       const lhi_draft_sections *given,
                                       char **text, size_t *len, lh_error *err);

@@ -25,8 +25,8 @@ static void start_entry(const lhi_read_context *r, void *it)
     entry->micro_batch = 1;
 }
 
-/* Reads `sequence_parallel: false`; true is rejected because it is the default.
- */
+/* Reads the key `sequence_parallel`, of which only false is allowed, because
+ * true is the default (schema callback). */
 static lh_status read_sequence_parallel(const lhi_read_context *r,
                                         const lhi_node *node, void *owner,
                                         lh_error *err)
@@ -41,7 +41,8 @@ static lh_status read_sequence_parallel(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Writes `sequence_parallel`, stored as its negation. */
+/* Writes the key `sequence_parallel`, which the struct stores as its negation
+ * (schema callback). */
 static json_t *write_sequence_parallel(const void *owner, const void *context)
 {
     (void)context;
