@@ -38,9 +38,8 @@ static double choose(double n, double k)
 }
 
 /* Returns the probability that a token has an expert in a block of `block`
- * whole groups. The number of the block's groups among the token's is
- * hypergeometric.
- */
+ * whole expert groups. The number of the block's groups among the token's
+ * groups is hypergeometric. */
 static double compute_group_hit(const lhi_exchange *exchange, double block)
 {
     double groups = exchange->groups, chosen = exchange->groups_per_token;

@@ -32,7 +32,9 @@ typedef struct lhi_exchange {
     double groups, groups_per_token; /* of experts; 0: any experts */
 } lhi_exchange;
 
-/* Returns the exchange of a model's tokens by a dispatcher. */
+/* Returns the parameters of a model's token exchange: its `dispatcher`
+ * (implementation of the exchange), experts and expert groups, and how many of
+ * each a token uses. */
 lhi_exchange lhi_exchange_make(lh_dispatcher dispatcher, const lh_model *model);
 
 /* The time, in ns, for one byte on each GPU (all copies together) at the
@@ -71,7 +73,8 @@ lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
                                             lh_error *err);
 
 /* Returns the fraction of the token bytes that a GPU in datacenter number
- * `part` of the group sends to each member on other nodes. */
+ * `part` of the group (index in its list) sends to each member on other nodes.
+ * */
 double lhi_all_to_all_compute_share(const lhi_group_members *members,
                                     uint32_t part,
                                     const lhi_exchange *exchange);

@@ -28,8 +28,8 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
     return sequence / 2;
 }
 
-/* Adds `bytes` of memory traffic and `kernels` kernels that only context
- * parallelism needs, both to the pass and to its share that the ring causes. */
+/* Adds `bytes` of memory traffic and `kernels` kernels to a pass, and also to
+ * its subtotals for context parallelism (ring_bytes, ring_kernels). */
 static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 {
     lhi_work_add_pointwise(work, bytes, kernels);
@@ -186,8 +186,8 @@ void lhi_work_add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
                               heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
-/* Adds the work of multi-head latent attention's projections (arXiv:2405.04434,
- * 2.1); the down-projections are replicated on every GPU. */
+/* Adds to F, D and W the work of multi-head latent attention's projections
+ * (arXiv:2405.04434, 2.1); every GPU has a copy of the down-projections. */
 static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -226,9 +226,9 @@ void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
     lhi_work_add_pointwise(d, 2 * bytes, 9);
 }
 
-/* Adds a gated delta network's element-wise operations to F and to D (NULL: not
- * to D): convolution and activation of queries, keys and values, query and key
- * norms, decays, and the outputs' gated norm. */
+/* Adds the work of a gated delta network's element-wise operations to F and to
+ * D (NULL: not to D). They are convolution and activation of queries, keys and
+ * values, query and key norms, decays, and the outputs' gated norm. */
 static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
                                  lhi_work *d)
 {
@@ -243,7 +243,8 @@ static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
         lhi_work_add_pointwise(d, 1.5 * bytes, 5);
 }
 
-/* Adds a gated delta network; tensor parallelism divides its heads. */
+/* Adds the work of a gated delta network (linear attention) to F, D and W;
+ * tensor parallelism divides its heads. */
 static void add_linear_attention(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -304,10 +305,10 @@ static void add_mamba_core(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                            16);
 }
 
-/* Adds context parallelism's exchange in F or D: every GPU gets all tokens of a
- * share of the heads, and returns its outputs (Megatron Core,
- * mamba_context_parallel.py). `width`: values of a token before and after the
- * core. */
+/* Adds the all-to-alls of context parallelism around a Mamba-2 core to F or D
+ * (Megatron Core, mamba_context_parallel.py). Every GPU gets all tokens of a
+ * share of the heads, and returns its outputs. `width`: values per token before
+ * and after the core. */
 static void add_head_exchange(const lhi_shape *shape, double width,
                               lhi_work *work)
 {
@@ -319,8 +320,8 @@ static void add_head_exchange(const lhi_shape *shape, double width,
     lhi_work_add_pointwise(work, 2 * shape->tokens * width * shape->element, 2);
 }
 
-/* Adds a Mamba-2 layer; tensor and context parallelism divide its heads and
- * groups. */
+/* Adds the work of a Mamba-2 layer to F, D and W; tensor and context
+ * parallelism divide its heads and groups. */
 static void add_mamba(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;

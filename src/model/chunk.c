@@ -44,8 +44,8 @@ static void compute_state_bytes(const lhi_cost_context *p,
     state[2] = count_optimizer_bytes(p) * (zero >= 1 ? split : params->total);
 }
 
-/* Copies a pass's time breakdown to `out`, rounded up to ns. Error: a time
- * exceeds the supported range. */
+/* Copies a pass's time breakdown to `out`, rounded up to ns. LH_EUNSUPPORTED: a
+ * time exceeds the supported range. */
 static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out,
                            lh_error *err)
 {
@@ -63,8 +63,9 @@ static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out,
     return LH_OK;
 }
 
-/* Returns the cost source to report for a value with `measured` and `estimated`
- * parts: profile, `estimate` (model or efficiency), or mixed. */
+/* Returns how a cost was obtained: from the profile, `estimate` (by model or
+ * efficiency), or mixed. measured, estimated: whether it has parts from the
+ * profile, and estimated parts. */
 static lh_cost_source merge_sources(bool measured, bool estimated,
                                     lh_cost_source estimate)
 {
@@ -269,10 +270,10 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 &out->optimizer_ns, err);
 }
 
-/* Computes a layer range's cost, into *out. `least`: a lower bound on the
- * expert communication; `among`: other layer ranges on the same and only
- * pipeline rank run before and after it. `known`: cache of ECMP (multipath
- * hashing) results. */
+/* Computes a layer range's cost (pass times and memory) into *out. `least`:
+ * uses a lower bound on the communication between experts. `among`: the only
+ * pipeline rank runs other layer ranges before and after this one. `known`:
+ * cache of ECMP (multipath hashing) results. */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

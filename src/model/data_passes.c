@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-/* Returns the sums of part i of a layer range; *gather and *reduce: its
- * data-parallel times in ns, from `times`. Parts are the embedding (0), the
- * layers (1 to n_layers) and the head. */
+/* Returns the times and memory of part i of a layer range, and in *gather and
+ * *reduce its data-parallel times in ns, from `times`. Parts are the embedding
+ * (0), the layers (1 to n_layers) and the head. */
 static const lhi_slice_part *find_part(const lhi_cost_context *p,
                                        const lhi_slice_sums *s, uint32_t i,
                                        const lhi_part_times *times,
@@ -144,10 +144,11 @@ static lh_status find_adjacent_parts(const lhi_cost_context *p,
         behind, err);
 }
 
-/* Extends passes by the communication that FSDP cannot overlap. A layer's
- * parameters are gathered while the preceding layer computes, and its gradients
- * are reduced while the following one computes. The backward starts with the
- * head. *on_the_way: extra duration of a forward pass that gathers, in ns. */
+/* Extends the pass times in `s` by the communication that FSDP (per-layer
+ * sharding) cannot overlap. A layer's parameters are gathered while the
+ * preceding layer computes, and its gradients are reduced while the following
+ * one computes. `gathers`: every F and D gathers. *on_the_way: the time in ns
+ * by which gathers would extend an F, also without `gathers`. */
 static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers,
                                   lhi_slice_sums *s, double *on_the_way,
                                   lh_error *err)

@@ -20,9 +20,9 @@ double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer)
             m->shared_expert_ffn / t);
 }
 
-/* Adds the rotation of queries and keys: conversion to fp32, product of complex
- * numbers, conversion back (apply_rotary_emb()). One fused kernel reads and
- * writes 16 bits. */
+/* Adds the memory traffic and kernels by which torchtitan rotates queries and
+ * keys: conversion to fp32, product of complex numbers, conversion back
+ * (apply_rotary_emb()). One fused kernel reads and writes 16 bits. */
 static void add_rotation(const lhi_shape *shape, lhi_work *work)
 {
     double values =
@@ -126,10 +126,11 @@ void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out)
                            parallel ? 5 : 3);
 }
 
-/* Returns the bytes per logit that the loss holds at once in the backward, in
- * fp32. Without tensor parallelism: logarithms of the probabilities, gradients
- * of the selected ones, and of the logits. With it: logarithms, zeros, their
- * sum with the exponentials, and the exponentials or the product. */
+/* Returns the bytes per logit, in fp32, that the loss holds at once in the
+ * backward. Without tensor parallelism these are logarithms of the
+ * probabilities, gradients of the selected ones, and of the logits. With it:
+ * logarithms, zeros, their sum with the exponentials, and the exponentials or
+ * the product. */
 double lhi_eager_count_loss_bytes(const lhi_shape *shape)
 {
     return shape->tensor > 1 ? 16 : 12;

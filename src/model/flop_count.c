@@ -4,8 +4,8 @@
 #include "model/flop_count.h"
 #include "model/work.h"
 
-/* Returns the number of parameters of a layer's attention or its substitute
- * that take part in matrix products for each token. */
+/* Returns the parameters of a layer's mixer (attention, gated delta network or
+ * Mamba-2) that take part in matrix products for each token. */
 static double count_multiplied_mixer_params(const lh_model *m, uint32_t layer)
 {
     double h = m->hidden, heads = m->heads, attention;

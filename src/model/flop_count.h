@@ -13,11 +13,12 @@
 void lhi_cost_layer_flops(const lh_model *model, uint32_t layer,
                           uint32_t sequence, double *linear, double *attention);
 
-/* Returns the vocabulary matrix's forward FLOPs for one sequence. */
+/* Returns the forward FLOPs of the product with the vocabulary matrix for one
+ * sequence. */
 double lhi_cost_head_flops(const lh_model *model, uint32_t sequence);
 
-/* Returns the share of attention in the layers' FLOPs if the job's sequences
- * are in slices, for lh_pipeline_desc.slice_attention; else 0. */
+/* Returns attention's fraction of the layers' forward FLOPs if sequences are
+ * split into slices, for lh_pipeline_desc.slice_attention; otherwise 0. */
 double lhi_find_slice_attention(const lh_job *job);
 
 #endif

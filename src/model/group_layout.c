@@ -60,8 +60,8 @@ static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
     f->sites[n] = site;
 }
 
-/* Lists the datacenters of the stage with their replica count, in the job's
- * order. */
+/* Lists the datacenters of the stage with their replica counts in f->sites, in
+ * the job's order. */
 static lh_status list_sites(const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             lhi_group_layout *f, lh_error *err)
@@ -349,9 +349,9 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
                            .nodes = (uint32_t)worst.nodes};
 }
 
-/* Finds the expert replica groups of number `kind`: ranks at the same position
- * of all expert blocks (ranks that hold every expert once), so with the same
- * experts, and spread equally over the datacenters. */
+/* Finds the expert replica groups of number `kind`: ranks with the same
+ * experts, whose groups are spread equally over the datacenters. They have the
+ * same position in all expert blocks (ranks that hold every expert once). */
 static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                                 lhi_expert_replicas *out)
 {
@@ -423,8 +423,9 @@ bool lhi_group_layout_find_replicas(const lhi_group_layout *groups, uint32_t i,
 
 /* ---- public interface ---- */
 
-/* Finds, among the expert groups of a dimension in the datacenter, the one that
- * spans the most datacenters. */
+/* Finds, among the process groups of experts along `dimension` (dispatch or
+ * sharing of experts) with a member in the datacenter, the one that spans most
+ * datacenters. */
 static void find_widest_group(const lhi_group_layout *groups,
                               lh_cost_dimension dimension, uint32_t datacenter,
                               lhi_group_members *out)
@@ -441,9 +442,9 @@ static void find_widest_group(const lhi_group_layout *groups,
             *out = m;
 }
 
-/* Fills *out, the group for a dimension as the cost model uses it, from the
- * expert group that spans the most datacenters. The range `slice` gives the
- * datacenter. */
+/* Fills *out, the process group of experts along `dimension`, from the group
+ * that spans most datacenters. The range `slice` gives the datacenter in which
+ * it has members. */
 static void fill_group(const lhi_group_layout *groups,
                        lh_cost_dimension dimension,
                        const lh_cost_layer_range *slice, lh_cost_group *out)

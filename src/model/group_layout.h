@@ -98,8 +98,8 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *groups,
                                          const lh_cost_site *site,
                                          lh_cost_group *out);
 
-/* Finds an expert process group as lhi_cost_find_group() does, from the
- * process-group layout `groups`. */
+/* Finds a process group of the experts as lhi_cost_find_group() does, from
+ * `groups`, the layout of these groups on ranks and nodes. */
 lh_status lhi_group_layout_compute_group(const lhi_group_layout *groups,
                                          lh_cost_dimension dimension,
                                          const lh_cost_layer_range *slice,

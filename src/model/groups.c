@@ -120,9 +120,9 @@ static lh_status find_experts(const lh_job *job, const lh_layout *layout,
     return lhi_group_layout_compute_group(&groups, dimension, slice, out, err);
 }
 
-/* Finds the process group of a dimension for a layer range: its size and its
- * ranks per node and datacenter. LH_EINVAL: the range, the layout or the
- * dimension is invalid. */
+/* Finds the process group of a layer range along a dimension of parallelism:
+ * its size and its ranks per node and datacenter. LH_EINVAL: the range, the
+ * layout or the dimension is invalid. */
 static lh_status find_group(const lh_job *job, const lh_layout *layout,
                             lh_cost_dimension dimension,
                             const lh_cost_layer_range *slice,

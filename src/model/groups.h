@@ -13,7 +13,7 @@ void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_site *site, lh_cost_group *out);
 
-/* Finds the group of GPUs along one dimension of the layout. If groups differ,
+/* Finds the group of GPUs along one dimension of parallelism. If groups differ,
  * as expert groups may between datacenters, returns one that spans the most
  * datacenters. If some straddle nodes, `per_node` is the smallest and `nodes`
  * the largest over all groups. LH_EUNSUPPORTED: the group spans only some of

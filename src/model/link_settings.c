@@ -134,8 +134,8 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
 }
 
 /* Computes a sender's rate on a link: its share of the line, limited by load
- * balancing over its queue_pairs, window, congestion control and interface.
- * Stores the rate, and which of these limits it, in *e. `known`: cache of ECMP
+ * balancing over its queue_pairs, by window, congestion control and interface.
+ * Stores the rate and its limiting factor in *e. `known`: cache of ECMP
  * results. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
@@ -181,7 +181,8 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     }
 }
 
-/* Returns the mean time of one message under the effect *e of a setting. */
+/* Returns the mean time in ns of one message of the load `use`, under the
+ * effect *e of the link setting `s`. */
 static double estimate_message(const lh_link_load *use,
                                const lh_link_setting *s, double queue_pairs,
                                const lh_link_effect *e)

@@ -12,8 +12,9 @@ typedef struct op_list {
     uint32_t n;
 } op_list;
 
-/* Appends an operation called `name` that stores `stored` bytes of activations
- * for the backward pass. Returns it; its recomputation work is zero. */
+/* Appends an operation called `name` to the list, which stores `stored` bytes
+ * of activations for the backward pass. Returns it; its recomputation work is
+ * zero. */
 static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
 {
     lhi_layer_op *op = &l->ops[l->n++];
@@ -21,17 +22,18 @@ static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
     return op;
 }
 
-/* Appends an operation called `name` whose result, `stored` bytes, is kept for
- * the backward pass but cannot be recomputed; nothing if `stored` is 0. */
+/* Appends an operation called `name` to the list, whose result of `stored`
+ * bytes is kept for the backward pass but cannot be recomputed. Appends nothing
+ * if `stored` is 0. */
 static void add_fixed(op_list *l, const char *name, double stored)
 {
     if (stored > 0)
         add_op(l, name, stored)->not_recomputable = true;
 }
 
-/* Appends a linear layer: `matrices` weights of k x n for m rows. With `keep`,
- * its output is stored for the backward pass and can be recomputed. Otherwise
- * the next operation consumes it, and it cannot. */
+/* Appends a linear layer to the operation list: `matrices` weights of k x n for
+ * m rows. With `keep`, its output is stored for the backward pass and can be
+ * recomputed. Otherwise the next operation consumes it, and it cannot. */
 static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
                                 double k, double n, double matrices, bool keep)
 {
@@ -43,7 +45,8 @@ static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
 }
 
 /* Appends an element-wise operation that stores `stored` bytes for the backward
- * pass. Its recomputation is one kernel that moves `moved` bytes. */
+ * pass to the operation list. Its recomputation is one kernel that moves
+ * `moved` bytes. */
 static void add_pointwise(op_list *l, const char *name, double stored,
                           double moved)
 {
@@ -52,7 +55,8 @@ static void add_pointwise(op_list *l, const char *name, double stored,
     op->recompute_work.kernels = 1;
 }
 
-/* Appends a normalisation of this GPU's share of the hidden states. */
+/* Appends a normalisation of this GPU's share of the hidden states, called
+ * `name`, to the operation list. */
 static void add_norm(op_list *l, const char *name)
 {
     const lhi_shape *s = l->shape;
@@ -61,8 +65,8 @@ static void add_norm(op_list *l, const char *name)
                   2 * values * s->element);
 }
 
-/* Appends the query, key and value projections; with multi-head latent
- * attention, also those to the latent vectors. */
+/* Appends the query, key and value projections to the operation list; with
+ * multi-head latent attention, also those to the latent vectors. */
 static void add_projections(op_list *l)
 {
     const lhi_shape *s = l->shape;
@@ -90,8 +94,8 @@ static void add_projections(op_list *l)
     lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
 }
 
-/* Appends core attention of `layer`. It stores its output and the scores or, if
- * fused, each row's log-sum-exp. */
+/* Appends core attention of `layer` to the operation list. It stores its output
+ * and the scores or, if fused, each row's log-sum-exp. */
 static void add_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -109,8 +113,8 @@ static void add_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends the gated delta network (linear attention) of `layer` up to its
- * output projection. */
+/* Appends the gated delta network (linear attention) of `layer`, up to its
+ * output projection, to the operation list. */
 static void add_linear_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -130,7 +134,7 @@ static void add_linear_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends a Mamba-2 layer's input projection and core. */
+/* Appends a Mamba-2 layer's input projection and core to the operation list. */
 static void add_mamba_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -144,8 +148,8 @@ static void add_mamba_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Returns the columns of the result of a layer's mixer, before its output
- * projection, on one GPU. */
+/* Returns the values per token, on one GPU, that a layer's mixer (attention or
+ * its substitute) passes to its output projection. */
 static double count_mixer_outputs(const lhi_shape *s, lhi_mixer mixer)
 {
     const lh_model *m = s->model;
@@ -156,8 +160,8 @@ static double count_mixer_outputs(const lhi_shape *s, lhi_mixer mixer)
                                      : s->heads * s->v_dim;
 }
 
-/* Appends the operations of `layer`'s attention block or its substitute:
- * projections, core, output projection and dropout. */
+/* Appends the operations of `layer`'s attention block or its substitute to the
+ * list: projections, core, output projection and dropout. */
 static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -191,9 +195,9 @@ static void add_attention(op_list *l, uint32_t layer)
         add_fixed(l, "attention dropout", hidden);
 }
 
-/* Appends an MLP's operations: `matrices` weights of inner width `inner` per
- * product, which share `rows` tokens of `h` values. `shared` selects the names
- * for the shared expert. Returns the last operation. */
+/* Appends an MLP's operations to the list: `matrices` weights of inner width
+ * `inner` per product, which share `rows` tokens of `h` values. `shared`: uses
+ * the names of the shared expert's operations. Returns the last operation. */
 static lhi_layer_op *add_mlp(op_list *l, double rows, double h, double inner,
                              double matrices, bool shared)
 {
@@ -210,9 +214,10 @@ static lhi_layer_op *add_mlp(op_list *l, double rows, double h, double inner,
                       matrices, false);
 }
 
-/* Counts the products among the routed experts' `n` operations as grouped GEMMs
- * and, unless fused, their fixed time: a forward pass has two products for each
- * expert, of which the first is `up` and `gate` in one. */
+/* Marks the matrix products among the routed experts' `n` operations as grouped
+ * GEMMs. Unless kernels are fused, also sets the number of experts whose fixed
+ * time each product takes; a forward pass has two products per expert, the
+ * first for `up` and `gate` together. */
 static void mark_grouped(const lhi_shape *s, lhi_layer_op *ops, uint32_t n)
 {
     const double experts = (double)s->model->experts / s->expert;
@@ -229,9 +234,9 @@ static void mark_grouped(const lhi_shape *s, lhi_layer_op *ops, uint32_t n)
     }
 }
 
-/* Appends the operations of the routed experts. Dispatched tokens are always
- * stored, and so are retained results of the experts, since recomputing them
- * would need communication. */
+/* Appends the operations of the routed experts to the list. Dispatched tokens
+ * are always stored. So are retained results of the experts, since recomputing
+ * them would need communication. */
 static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;

@@ -22,8 +22,8 @@ static double compute_exposed(double ns, double behind, double sms)
     return fmax(ns - behind, sms * ns);
 }
 
-/* Returns the fraction of the SMs that the job's dispatcher occupies; 0 with a
- * given efficiency of passes, which covers their contention. */
+/* Returns the fraction of the SMs that the job's token dispatcher occupies. 0
+ * if the job gives the efficiency of passes, which covers their contention. */
 static double find_sm_share(const lhi_cost_context *p)
 {
     const lh_dispatcher dispatcher = p->job->training.dispatcher;
@@ -35,7 +35,8 @@ static double find_sm_share(const lhi_cost_context *p)
            H100_SMS;
 }
 
-/* Returns a pass's time without communication, in ns. */
+/* Returns a pass's time without communication, in ns: products, memory traffic
+ * and kernel launches. */
 static double compute_own_time(const lhi_cost_context *p, const lhi_work *work)
 {
     lhi_time_breakdown time;
@@ -44,12 +45,11 @@ static double compute_own_time(const lhi_cost_context *p, const lhi_work *work)
     return time.total - time.communication;
 }
 
-/* Returns the fraction of passes without a partner: the forward passes before
- * the first combined pass, and as many backward passes after the last one. On
- * the critical path these are the passes of `pipeline` microbatches (warm-up
- * count in get_pp_rank_microbatches(), schedules.py of Megatron Core 0.16). A
- * lower bound has none, nor has a given efficiency, which is that of all
- * passes. */
+/* Returns the fraction of passes that run alone in combined 1F1B, which runs F
+ * of one microbatch together with B of another. On the critical path these are
+ * the passes of `pipeline` microbatches (warm-up count in
+ * get_pp_rank_microbatches(), schedules.py of Megatron Core 0.16). 0 for a
+ * lower bound, and with a given efficiency, which is that of all passes. */
 static double compute_unpaired_share(const lhi_cost_context *p)
 {
     const lh_layout *l = p->layout;
@@ -92,10 +92,10 @@ static void hide_behind_other_pass(const lhi_cost_context *p,
                          compute_exposed(combine, attn_f, sms));
 }
 
-/* Computes the hidden time of shared experts that run on a stream of their own:
- * their first products and activation function beside the dispatch, the last
- * product beside the combination, the backward in reverse (shared_experts.py of
- * Megatron Core 0.16). */
+/* Computes the hidden time of shared experts that run on a stream of their own
+ * (shared_experts.py of Megatron Core 0.16). Their first products and
+ * activation function run beside the dispatch, the last product beside the
+ * combination, the backward in reverse. */
 static void hide_behind_shared_experts(const lhi_cost_context *p,
                                        const lhi_expert_work *experts,
                                        double dispatch, double combine,

@@ -54,8 +54,8 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
     return LH_OK;
 }
 
-/* Combines two network paths into *to: the lower of their rates and the longer
- * of their latencies. */
+/* Combines two network paths into *to: the lower rate of *to and *what, and the
+ * longer of their latencies. */
 static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 {
     to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
@@ -157,9 +157,9 @@ static lh_status find_least_path(const lhi_cost_context *p, uint32_t size,
     return LH_OK;
 }
 
-/* Returns the largest number of members that each node (of per_node GPUs) can
- * have in a tensor-parallel group on several nodes: the members divided evenly
- * over the fewest nodes possible, at least two. */
+/* Returns the largest number of members that every node (of per_node GPUs) can
+ * have in a tensor-parallel group on several nodes. The members are divided
+ * evenly over the fewest nodes possible, at least two. */
 static uint32_t count_most_near(uint32_t tensor, uint32_t per_node)
 {
     uint32_t nodes = (tensor + per_node - 1) / per_node;

@@ -194,8 +194,8 @@ typedef struct ring {
     uint32_t hops;
 } ring;
 
-/* Adds `hops` equal hops over a path to a ring: to its latencies and to its
- * slowest hop. */
+/* Adds `hops` equal hops between ring neighbours over a path to a ring: to its
+ * latencies and to its slowest hop. */
 static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
 {
     if (!hops)
@@ -290,7 +290,8 @@ static uint32_t count_hops_on_link(const lh_job *job,
     return same;
 }
 
-/* Computes the path of a ring through n datacenters. */
+/* Computes the path that represents a ring through n datacenters: its slowest
+ * hop's rate and the latency around it. */
 static lh_status compute_datacenter_ring(const lh_job *job,
                                          const lh_cost_group *group, uint32_t n,
                                          const lh_cost_options *options,
@@ -358,9 +359,10 @@ int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout)
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
 
-/* Checks whether a hop inside a datacenter leaves the node for some pairs of
- * GPUs (*leaves), and stays on it for some (*stays). Positions on nodes repeat
- * after at most `per_node` replicas. */
+/* Checks how GPU pairs of a hop (a message between pipeline stages) inside a
+ * datacenter lie on nodes. *leaves: some pairs are on different nodes; *stays:
+ * some are on one node. Positions on nodes repeat after at most `per_node`
+ * replicas. */
 static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
                        uint64_t per_node, bool *leaves, bool *stays)
 {
@@ -379,15 +381,16 @@ static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
     }
 }
 
-/* Counts the GPUs that send over a hop at the same time. */
+/* Counts the GPUs that send over a hop (a message between pipeline stages) at
+ * the same time: those of all replicas that use it. */
 static double count_hop_senders(const lh_layout *layout, const lh_cost_hop *hop)
 {
     return (double)layout->tensor * layout->context *
            (hop->replicas ? hop->replicas : layout->data);
 }
 
-/* Computes the path from one pipeline rank's GPUs to their peers in another:
- * the slowest of all pairs. */
+/* Computes the path of a hop, from one pipeline rank's GPUs to their peers in
+ * another rank: the slowest path of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,
@@ -419,10 +422,10 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Computes the mean time by which losses on a link between datacenters delay a
- * message beyond the mean rate of a stream: a lost packet is sent again a round
- * trip later. The next stage waits for the parts of all `gpus` GPUs, each of
- * `share` bytes, and the link carries those of `senders`. */
+/* Computes *ns, the mean time by which losses on a link between datacenters
+ * delay a message beyond the mean rate of a stream. A lost packet is sent again
+ * a round trip later. The next stage waits for the parts of all `gpus` GPUs,
+ * each of `share` bytes, and the link carries those of `senders`. */
 static lh_status compute_loss_delay(const lh_job *job, const lh_cost_hop *hop,
                                     const lh_cost_options *options,
                                     double share, double gpus, double senders,

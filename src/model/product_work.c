@@ -23,9 +23,9 @@ static double count_padding_flops(double m, double k, double n)
     return 2 * k * (rows * columns - m * n);
 }
 
-/* Adds the FLOPs wasted on partial tiles in the three products (F, D, W) of a
- * linear map with m rows, from k to n columns; `fp8`: counts them as FP8 FLOPs.
- * D's result has k columns, W's k rows. */
+/* Adds the FLOPs wasted on partial tiles to the F, D and W products of a linear
+ * map with m rows, from k to n columns. D's result has k columns, W's k rows.
+ * `fp8`: counts them as FP8 FLOPs. */
 static void add_padding(bool fp8, double m, double k, double n,
                         lhi_pass_work *out)
 {
@@ -67,10 +67,10 @@ static void add_product(lhi_work *work, double flops, double bytes)
     lhi_work_add_pointwise(work, bytes, 1);
 }
 
-/* Adds the quantisation of `elements` values from 16 bits to two FP8 copies,
- * along rows and along columns: products require a contiguous summation
- * dimension, and the blocks that share a scale follow it. A scale of a whole
- * tensor needs its own pass for the maximum. */
+/* Adds the quantisation of `elements` values from 16 bits to FP8 to a pass. It
+ * makes two copies, along rows and along columns: products require a contiguous
+ * summation dimension, and the blocks that share a scale follow it. A scale of
+ * a whole tensor needs its own pass for the maximum. */
 static void add_quantisation(const lhi_shape *shape, double elements,
                              lhi_work *work)
 {
@@ -80,10 +80,10 @@ static void add_quantisation(const lhi_shape *shape, double elements,
         lhi_work_add_pointwise(work, elements * shape->element, 1);
 }
 
-/* Adds an FP8 linear map: `matrices` weights of k x n for m rows in all. The
- * optimizer already leaves the weights in 8 bits; products output 16 bits. F
- * quantises the input and D the output gradient; W reads the other copy of
- * both. */
+/* Adds the work of an FP8 linear map to F, D and W: `matrices` weights of k x n
+ * for m rows in all. The optimizer leaves the weights in 8 bits; products
+ * output 16 bits. F quantises the input and D the output gradient; W reads the
+ * other copy of both. */
 static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                            double k, double n, double matrices)
 {

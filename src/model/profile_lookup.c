@@ -41,7 +41,7 @@ static double interpolate_value(int64_t low, int64_t high, double share)
 }
 
 /* Interpolates times and bytes linearly between the measurements of two
- * microbatch sizes. */
+ * microbatch sizes, `low` and `high`, to the size micro_batch. */
 static void interpolate_times(const lh_profile_entry *low,
                               const lh_profile_entry *high,
                               uint32_t micro_batch, lhi_measurement *out)

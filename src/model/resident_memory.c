@@ -31,10 +31,10 @@ typedef struct layer_bytes {
                                     * ([Qi] table 1: 32sbh) */
 } layer_bytes;
 
-/* Adds the resident activation bytes per token of a gated delta network:
- * projections, the convolution's outputs, decays and learning rates in fp32,
- * the inverses of the chunks' triangular matrices, outputs before and after
- * their gated norm. */
+/* Adds the resident activation bytes per token of a gated delta network. It
+ * keeps projections, the convolution's outputs, decays and learning rates in
+ * fp32, the inverses of the chunks' triangular matrices, and outputs before and
+ * after their gated norm. */
 static void add_linear_attention(const lhi_shape *shape, layer_bytes *p)
 {
     const lh_model *m = shape->model;
@@ -332,9 +332,10 @@ void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
 
 enum { LOSS_CHUNKS = 8 }; /* num_chunks of torchtitan's ChunkedLossWrapper */
 
-/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h), the
- * inputs of norm and matrix, and logits in fp32; with a loss that runs
- * operation by operation also its temporary values. */
+/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h)
+ * bytes, the inputs of norm and matrix, and fp32 logits. It has b sequences of
+ * s tokens, hidden size h, vocabulary v and t-way tensor parallelism. A loss
+ * that runs operation by operation adds its temporary values. */
 static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden *

@@ -246,9 +246,9 @@ bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module)
            (shape->modules >> module & 1) != 0;
 }
 
-/* Returns the number of tokens of the GPU with the most tokens, relative to the
- * mean. At most all tokens are on one of the ranks that share the experts, and
- * each expert has at most its capacity. */
+/* Returns the token count of the GPU with most tokens, relative to the mean
+ * over GPUs. At most all tokens are on one of the ranks that share the experts,
+ * and each expert has at most its capacity. */
 static double compute_imbalance(const lh_training *t, const lh_layout *layout)
 {
     double most = fmin(t->imbalance, layout->expert);
@@ -257,7 +257,8 @@ static double compute_imbalance(const lh_training *t, const lh_layout *layout)
     return fmax(1, most);
 }
 
-/* Sets torchtitan's work beyond the model's matrix products. Asynchronous
+/* Sets in the shape how torchtitan runs the model: saved products, FP8 scales
+ * per tensor, and copies around gathers and sequence exchanges. Asynchronous
  * tensor parallelism moves blocks directly, without copies. */
 static void add_torchtitan(const lh_job *job, const lh_layout *layout,
                            lhi_shape *out)

@@ -112,8 +112,9 @@ const lh_cost_constants *lhi_find_cost_constants(const lh_job *job);
 /* Checks whether the job's profile measured everything after the pipeline,
  * including the optimizer and tied embeddings. */
 bool lhi_is_iteration_end_measured(const lh_job *job);
-/* Returns the time per iteration outside the passes, in ns; includes the
- * optimizer if that was measured. */
+/* Returns the time per iteration outside the passes, in ns: the profile's
+ * measurement (including the optimizer) if it has one, else the cost model's
+ * constant. */
 int64_t lhi_find_iteration_overhead_ns(const lh_job *job);
 
 /* Copies the cost options and fills their defaults and the values that default
@@ -122,8 +123,8 @@ lh_status lhi_complete_cost_options(const lh_job *job,
                                     const lh_cost_options *in,
                                     lh_cost_options *out, lh_error *err);
 
-/* Rounds up to whole bytes or ns; LH_EUNSUPPORTED above 2^62. `what` names the
- * value in the message. */
+/* Rounds up to whole bytes or ns into *out; LH_EUNSUPPORTED above 2^62. `what`
+ * names the value in the message. */
 lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
                                lh_error *err);
 

@@ -20,8 +20,8 @@ typedef struct sharding_context {
     const lhi_expert_replicas *kind; /* with `groups`: the groups in question */
 } sharding_context;
 
-/* Finds the data-parallel group within one datacenter: of experts if the
- * context has an expert layout, else of dense layers. */
+/* Finds the data-parallel group of the members in one datacenter: the group of
+ * experts if the context has an expert layout, else of dense layers. */
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
@@ -31,15 +31,15 @@ static void find_site_group(const sharding_context *s, const lh_cost_site *site,
         lhi_compute_site_group(s->job, s->layout, s->slice, site, out);
 }
 
-/* Returns the number of datacenters that a group spans. */
+/* Returns the number of datacenters over which a group's members are spread. */
 static uint32_t count_datacenters(const lh_cost_group *group)
 {
     return group->n_sites > 1 ? group->n_sites
                               : group->size / group->per_datacenter;
 }
 
-/* Adds the transfer and latency times (ns) of collective *what to those of *to.
- */
+/* Adds the transfer and latency times (ns) of collective *what to those of
+ * collective *to. */
 static void add_times(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer += what->transfer;
@@ -118,7 +118,7 @@ static lh_status compute_ring_time(const sharding_context *s,
     return LH_OK;
 }
 
-/* Returns the i-th datacenter of a group. */
+/* Returns the index in the job of the i-th datacenter of a group. */
 static uint32_t get_datacenter(const lh_cost_group *group, uint32_t i)
 {
     return group->n_sites > 1 ? group->sites[i].datacenter
@@ -148,9 +148,9 @@ static uint32_t find_zones(const sharding_context *s,
 
 /* Computes the time of a collective of `bytes` bytes between datacenters, with
  * one member in each. As many rings run concurrently as a datacenter has
- * members, or `one_ring`, whose few members alone pay the long latency. Zones
- * of a datacenter communicate among themselves first, then the remaining share
- * of each between datacenters. */
+ * members, or with `one_ring` a single one, whose few members alone pay the
+ * long latency. Zones of a datacenter communicate among themselves first, then
+ * the remaining share of each between datacenters. */
 static lh_status compute_time_between(const sharding_context *s,
                                       lh_collective_kind kind,
                                       const lh_cost_group *group, double bytes,

@@ -47,9 +47,9 @@ lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lhi_shape *shape, lhi_ecmp_cache *known,
                                  lhi_part_times *out, lh_error *err);
 
-/* Returns the gather and reduction times of the i-th part of a layer range in
- * forward order, in ns: 0 is the embedding, 1 to n_layers are the layers, then
- * the head. */
+/* Returns in *gather and *reduce the data-parallel times (ns) of the i-th part
+ * of a layer range. In forward order, 0 is the embedding, 1 to n_layers are the
+ * layers, then comes the head. */
 void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
                          const lhi_part_times *times, uint32_t i,
                          double *gather, double *reduce);
@@ -70,10 +70,10 @@ lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      lhi_ecmp_cache *known,
                                      lhi_sharding_times *out, lh_error *err);
 
-/* Computes the marginal time per additional parameter (of an expert or of other
- * layers) in a gather and in a reduction: `transfer` per parameter, and the
- * size-independent `latency`. `between` is 0, because it belongs to neither.
- * `options` as for lh_cost_chunk(). */
+/* Computes the time that one more parameter (of an expert or, without
+ * of_expert, of other layers) adds to a gather and to a reduction. `transfer`
+ * is in ns per parameter; `latency` in ns does not depend on the size.
+ * out->between is 0. `options` as for lh_cost_chunk(). */
 lh_status lhi_compute_marginal_sharding_times(
     const lh_job *job, const lh_layout *layout,
     const lh_cost_layer_range *slice, bool of_expert,
@@ -90,12 +90,12 @@ typedef struct lhi_stage_overlap {
 } lhi_stage_overlap;
 
 /* Adds a layer to a two-stage overlap, such as a gather and the pass that needs
- * it, with its durations in ns: its `first` stage runs during the previous
- * layer's `second` stage. */
+ * it. Its `first` stage (ns) runs during the previous layer's `second` stage
+ * (ns). */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second);
-/* Returns the total duration of the layers added to a two-stage overlap, in ns.
- */
+/* Returns the total duration in ns of all layers added to a two-stage overlap.
+ * */
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 
 /* Returns the ZeRO stage that describes when data parallelism communicates.

@@ -99,8 +99,8 @@ static lhi_slice_part build_part(const lhi_cost_context *p,
     return out;
 }
 
-/* Adds the times and memory of one layer, embedding or head to the sums of the
- * layer range. */
+/* Adds the times and memory of part `one` (layer, embedding or head) to the
+ * sums of its layer range. */
 static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
 {
     if (one->measured)
@@ -234,8 +234,8 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
     return LH_OK;
 }
 
-/* Sets the sums from the profile's measurement of the whole chunk; *found:
- * there is one. */
+/* Sets the sums of the layer range from the profile's measurement of the whole
+ * chunk. *found = false: the profile has none, and the sums are unchanged. */
 static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s,
                            bool *found, lh_error *err)
 {

@@ -5,8 +5,8 @@
 
 #include "base/integer_math.h"
 
-/* Returns run `i` of equally spaced replicas of a stage; without a list of
- * runs, the only one. */
+/* Returns run `i` of a stage's equally spaced replicas; a stage without a list
+ * of runs has one. */
 static const lh_cost_run *get_run(const lhi_stage_nodes *s, uint32_t i)
 {
     return s->runs ? &s->runs[i] : &s->aligned;
@@ -45,8 +45,8 @@ void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
     }
 }
 
-/* Returns the GPU, numbered in the datacenter, that has the stage's rank
- * `rank`, counted from the run's first rank. */
+/* Returns the GPU, numbered in the datacenter, of the stage's rank number
+ * `rank`, counted from the first rank of `run` (equally spaced replicas). */
 static uint64_t find_gpu(const lhi_stage_nodes *s, const lh_cost_run *run,
                          uint64_t rank)
 {
@@ -192,7 +192,7 @@ bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size)
 }
 
 /* Returns the number of replicas of run `i` after which their positions on
- * nodes repeat, at most all. */
+ * nodes repeat, at most all replicas of the run. */
 static uint64_t count_positions(const lhi_stage_nodes *s, uint32_t i)
 {
     return min(get_run(s, i)->replicas,
@@ -232,8 +232,9 @@ lhi_node_count lhi_stage_nodes_count_tensor(const lhi_stage_nodes *s,
     return worst;
 }
 
-/* Returns the rank count in a tensor-parallel group that may lie differently on
- * nodes: 1 if all groups are aligned with nodes. */
+/* Returns how many ranks of each tensor-parallel group must be examined to find
+ * all positions of their peers on nodes. 1 if all groups are aligned with
+ * nodes, otherwise `tensor`. */
 static uint32_t count_slots(const lhi_stage_nodes *s, uint32_t tensor)
 {
     return lhi_stage_nodes_are_aligned(s, tensor) ? 1 : tensor;

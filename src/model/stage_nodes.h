@@ -16,14 +16,15 @@ typedef struct lhi_stage_nodes {
     lh_cost_run aligned;
 } lhi_stage_nodes;
 
-/* Finds the GPUs of a layer range's stage in `datacenter`: its runs of equally
- * spaced replicas. Without runs, `replicas` replicas begin at the datacenter's
- * first GPU. */
+/* Finds the GPUs of a layer range's stage in `datacenter`: its runs (equally
+ * spaced replicas). Without a list of runs, `replicas` replicas begin at the
+ * datacenter's first GPU. */
 void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
                           const lh_cost_layer_range *slice, uint32_t datacenter,
                           uint32_t replicas, lhi_stage_nodes *out);
 
-/* Returns the number of the stage's ranks in run number `run`. */
+/* Returns the number of the stage's ranks in run number `run` (equally spaced
+ * replicas). */
 uint64_t lhi_stage_nodes_count_ranks(const lhi_stage_nodes *s, uint32_t run);
 /* Returns the node of the stage's rank `rank` in the datacenter. */
 uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank);
@@ -45,8 +46,8 @@ void lhi_node_count_add(lhi_node_count *worst, lhi_node_count other);
 /* Checks whether every run of `size` ranks, counted from 0, lies on one node
  * for all stages that share these nodes. */
 bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size);
-/* Returns the rank count after which the positions on nodes of the ranks in run
- * number `run` repeat. */
+/* Returns the number of ranks after which the positions on nodes of the ranks
+ * in run number `run` (equally spaced replicas) repeat. */
 uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run);
 
 /* Counts the nodes of the tensor-parallel groups (`tensor` consecutive ranks);

@@ -64,9 +64,9 @@ void lhi_compute_hidden_exchange(const lhi_cost_context *p,
                                  const lhi_pass_work *work,
                                  lhi_hidden_exchange *out);
 
-/* Returns a pass's exposed communication time in ns: communication that does
- * not overlap with computation, including all-to-alls of experts that
- * lhi_compute_hidden_exchange() hides. */
+/* Returns a pass's exposed communication time in ns: the part that does not
+ * overlap with computation. It still includes all-to-alls of experts that
+ * lhi_compute_hidden_exchange() finds hidden. */
 double lhi_compute_communication_time(const lhi_cost_context *p,
                                       const lhi_work *work);
 /* Returns the time that a pass uses the network between nodes, in ns. */
@@ -83,7 +83,8 @@ void lhi_compute_pass_times(const lhi_cost_context *p,
 /* Adds the times of *what, multiplied by `times`, to *to. */
 void lhi_time_breakdown_add(lhi_time_breakdown *to,
                             const lhi_time_breakdown *what, double times);
-/* Subtracts `ns` of communication that runs beside computation. */
+/* Subtracts `ns` of communication, which runs beside computation, from a pass's
+ * communication time and total. */
 void lhi_time_breakdown_hide(lhi_time_breakdown *pass, double ns);
 
 #endif

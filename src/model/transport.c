@@ -94,7 +94,8 @@ double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
  * the packet before. */
 static const double timeout_round_trips = 4;
 
-/* Returns the time in which a message is sent: a window in each round trip. */
+/* Returns the time in ns from the first packet's departure to the last one's,
+ * without losses: each round trip sends at most a window. */
 static double compute_sending_ns(const lhi_long_message *m)
 {
     double line_ns = m->bytes * 1e9 / m->bytes_per_s;
@@ -105,9 +106,9 @@ static double compute_sending_ns(const lhi_long_message *m)
     return line_ns + rounds * (m->round_trip_ns - window_ns);
 }
 
-/* Returns the logarithm of the probability that x_ns after the first packet's
- * departure all packets have been sent without loss, at evenly spaced times
- * within send_ns and again each retry_ns after a loss. */
+/* Returns the logarithm of the probability that all packets have been sent
+ * without loss x_ns after the first packet's departure. Packets are sent at
+ * evenly spaced times within send_ns, and again each retry_ns after a loss. */
 static double compute_log_arrived(double x_ns, double packets, double send_ns,
                                   double retry_ns, double loss)
 {

@@ -58,7 +58,8 @@ static void add_token_messages(const lhi_shape *shape, double moved,
     }
 }
 
-/* Adds the work of the shared experts, which process all tokens. */
+/* Adds the work of the shared experts, which process all tokens, to F, D and W.
+ * */
 static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -68,8 +69,8 @@ static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
-/* Adds the matrix products in `products`, those of experts, to the work *to,
- * and counts their FLOPs as grouped GEMMs. */
+/* Adds the experts' matrix products in `products` to the work *to, and counts
+ * their FLOPs as grouped GEMMs. */
 static void add_grouped(lhi_work *to, const lhi_work *products)
 {
     lhi_work_add(to, products, 1);
@@ -98,8 +99,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                            5 * experts + 2);
 }
 
-/* Adds the work of the routed experts on the GPU that receives the most tokens.
- */
+/* Adds the work of the routed experts, on the GPU that receives most tokens, to
+ * F, D and W. */
 static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -118,9 +119,9 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
     lhi_work_biases(shape, &out->f, &out->d);
 }
 
-/* Adds the work of router, dispatch, experts and combine. A GPU sends the mean
- * token count; the GPU with the most tokens, for which all others wait,
- * receives imbalance times as many, and returns as many. */
+/* Adds the work of router, dispatch, experts and combine to F, D and W. A GPU
+ * sends the mean token count; the GPU with the most tokens, for which all
+ * others wait, receives imbalance times as many, and returns as many. */
 static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -196,12 +197,12 @@ static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
                            times + sums);
 }
 
-/* Adds the tensor-parallel communication. Forward per layer: two all-reduces of
- * the activations [Nar section 2.3], or as many bytes in two all-gathers and
- * two reduce-scatters [Kor section 4.2.2]; backward the same. Parallel blocks
- * need half, since attention and MLP share input and sum. W's second all-gather
- * of its input overlaps with D. If experts are partitioned separately, only
- * attention and shared experts communicate here. */
+/* Adds the tensor-parallel communication of `layer` to F, D and W. Forward: two
+ * all-reduces of the activations [Nar section 2.3], or as many bytes in two
+ * all-gathers and two reduce-scatters [Kor section 4.2.2]; backward the same.
+ * Parallel blocks need half, since attention and MLP share input and sum. W's
+ * second all-gather of its input overlaps with D. If experts are partitioned
+ * separately, only attention and shared experts communicate here. */
 static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
                                      lhi_pass_work *out)
 {
@@ -269,10 +270,11 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
     }
 }
 
-/* Adds torchtitan's selective recomputation. Its _get_custom_policy() saves the
- * first of every two products in the order of the model's code: queries, keys,
- * values, output of attention, gate, up, down. Reduce-scatters are saved, but
- * not gathers. */
+/* Adds torchtitan's selective recomputation to the dgrad pass `d`: all
+ * operations except saved products. Its _get_custom_policy() saves the first of
+ * every two products in the order of the model's code: queries, keys, values,
+ * output of attention, gate, up, down. Reduce-scatters are saved, but not
+ * gathers. */
 static void recompute_unsaved_products(const lhi_shape *shape, uint32_t layer,
                                        lhi_work *d)
 {
@@ -295,8 +297,8 @@ static void recompute_unsaved_products(const lhi_shape *shape, uint32_t layer,
     d->tensor_calls += 2;
 }
 
-/* Adds the tensor-parallel all-gather before an MLP and the reduce-scatter
- * after it, for its recomputation. */
+/* Adds to a pass the tensor-parallel all-gather before an MLP and the
+ * reduce-scatter after it, which recomputation of the MLP repeats. */
 static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
 {
     if (shape->tensor == 1)
@@ -411,9 +413,9 @@ void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
     }
 }
 
-/* Adds the work of the cross entropy over a vocabulary split by tensor
- * parallelism: 14 bytes per logit forward (conversion to fp32, maximum,
- * exponential and sum), 10 backward. */
+/* Adds the work of the cross entropy to F and D: 14 bytes per logit forward
+ * (conversion to fp32, maximum, exponential and sum), 10 backward. Tensor
+ * parallelism splits the vocabulary. */
 static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
 {
     double logits = shape->tokens * shape->vocab;
@@ -435,9 +437,9 @@ static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
     }
 }
 
-/* Computes the work of norm, vocabulary matrix and loss. With multi-token
- * prediction, the head processes the model's output and each module's
- * (arXiv:2412.19437, section 2.2). */
+/* Computes the work of the F, D and W passes of final norm, vocabulary matrix
+ * and loss. With multi-token prediction, the head processes the model's output
+ * and each module's (arXiv:2412.19437, section 2.2). */
 void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out)
 {
     *out = (lhi_pass_work){0};

@@ -48,8 +48,8 @@ typedef struct lhi_pass_work {
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
 
-/* Adds the forward work of a layer's core attention without the
- * context-parallel ring: products, memory traffic and kernels. */
+/* Adds the forward work of a layer's core attention, without the
+ * context-parallel ring, to `f`: products, memory traffic and kernels. */
 void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
 /* Adds the work for the biases of experts' results, separate from the products:
@@ -60,8 +60,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 /* Adds the work *what, multiplied by `times`, to *to. */
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 
-/* Computes the work of one layer's F, D and W passes; D includes the
- * recomputation. */
+/* Computes the work of one layer's F, D and W passes (FLOPs, memory traffic,
+ * kernels, communication); D includes the recomputation. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
 /* The work of an expert layer beside which its token messages can run. The
  * shared experts' products and activation function are split into those before
@@ -73,16 +73,18 @@ typedef struct lhi_expert_work {
 /* Computes the work of an expert layer's routed and shared experts, without
  * recomputation. */
 void lhi_work_experts(const lhi_shape *shape, lhi_expert_work *out);
-/* Computes the embedding's work. */
+/* Computes the work of the embedding's F and W passes: memory traffic, kernels
+ * and tensor-parallel communication. */
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token
  * prediction modules share: once for the model and once per module. */
 void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
-/* Computes the work of the multi-token prediction modules. Each combines the
- * hidden state with the next token's embedding and runs one more layer. */
+/* Computes the work of the multi-token prediction modules' F, D and W passes.
+ * Each module combines the hidden state with the next token's embedding and
+ * runs one more layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Returns the norm count per layer. */
+/* Returns the number of norms per layer, without those of queries and keys. */
 double lhi_count_norms(const lh_model *model);
 
 /* Returns the average number of tokens that a token attends to in a layer, in a
@@ -132,7 +134,8 @@ double lhi_count_indexer_bytes(const lhi_shape *shape);
  * into *out. */
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
                                        lhi_resident_memory *out);
-/* Returns a layer's activations except its input, in bytes. */
+/* Returns the bytes of activations per microbatch that a layer keeps for its
+ * backward pass, without the layer's input. */
 double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
                                                 uint32_t layer);
 /* Computes the embedding's resident activation memory per microbatch, in bytes.
@@ -153,13 +156,15 @@ typedef struct lhi_params {
     double total, experts, in_8_bits;
 } lhi_params;
 
-/* Checks whether the layer range includes multi-token prediction modules. */
+/* Checks whether the layer range's end includes multi-token prediction modules.
+ * */
 bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
 /* Checks whether the layer range has parts after its layers: the head,
  * multi-token prediction modules, or both. */
 bool lhi_slice_has_end(const lh_cost_layer_range *slice);
 
-/* Counts a layer range's parameters on one GPU. */
+/* Counts the parameters of a layer range that one GPU holds, into *out: all,
+ * and those of experts. */
 void lhi_count_slice_params(const lhi_shape *shape,
                             const lh_cost_layer_range *slice, lhi_params *out);
 

@@ -23,29 +23,30 @@ void lhi_work_add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                          double k, double n, double matrices);
 
 /* Adds the F, D and W products of a linear map inside a layer, in FP8 if the
- * job uses it there: `matrices` weights of k x n for m rows in all. */
+ * job uses it there. The map has `matrices` weights of k x n for m rows in all.
+ * */
 void lhi_work_add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
                                double m, double k, double n, double matrices);
 
 /* --- attention_work.c ---------------------------------------------------- */
 
-/* Adds the work of `layer`'s attention block to the forward, dgrad and wgrad
- * passes. */
+/* Adds the work of `layer`'s attention block to the F, D and W passes: FLOPs,
+ * memory traffic, kernels and communication. */
 void lhi_work_add_attention_block(const lhi_shape *shape, uint32_t layer,
                                   lhi_pass_work *out);
 
-/* Adds flash attention, which keeps the scores on chip and recomputes them in
- * D: two products forward, five backward [Dao section 3.1]. Under context
- * parallelism each step of the ring is its own kernel, which reads the queries
- * and writes a partial result; lhi_work_add_ring_attention() has the rest. Of
- * the c ranks the last one has most traffic: all queries in each step, with all
- * its own keys and values and half of the others'. */
+/* Adds the work of flash attention in `layer` to F and D: two products forward,
+ * five backward, since D recomputes the scores [Dao section 3.1]. Under context
+ * parallelism each ring step is its own kernel, which reads the queries and
+ * writes a partial result. Counts the ring's last rank, which has most traffic:
+ * all queries in each step, all its own keys and values, and half of the
+ * others'. */
 void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
                                   lhi_work *f, lhi_work *d);
 
-/* Adds unfused attention with scores in memory: product, masked softmax,
- * dropout, product. The copies that merge and split heads need separate
- * kernels, as biases do. */
+/* Adds the work of unfused attention, with scores in memory, to F and D:
+ * product, masked softmax, dropout, product. Copies that merge and split heads
+ * are separate kernels, as biases are. */
 void lhi_work_add_unfused_attention(const lhi_shape *shape, lhi_work *f,
                                     lhi_work *d);
 
@@ -65,11 +66,12 @@ void lhi_work_add_ring_attention(const lhi_shape *shape, lhi_pass_work *out);
  * the states, which F does not keep. */
 void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
-/* Adds the work of the projections to keys and values, and to queries of all
- * heads if these come directly from the hidden state. */
+/* Adds the work of the projections to keys and values to F, D and W. Includes
+ * the queries of all heads if these come directly from the hidden state. */
 void lhi_work_add_up_projections(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Adds the memory traffic and kernels of the rotary position embedding. */
+/* Adds the memory traffic and kernels of the rotary position embedding of
+ * queries and keys to one pass. */
 void lhi_work_add_rotation(const lhi_shape *shape, lhi_work *work);
 
 #endif

@@ -302,7 +302,8 @@ typedef struct lh_published_op {
 LH_API uint32_t lh_cost_published_ops(lh_family family, double s, double b,
                                       double h, double tensor,
                                       lh_published_op *ops);
-/* Returns the published parameter count per layer: 12h^2, or 41h^2/4. */
+/* Returns a layer's parameter count by the family's published formula: 12h^2
+ * for GPT-3, otherwise 41h^2/4, with hidden size `h`. */
 LH_API double lh_cost_published_params(lh_family family, double h);
 
 /* ---- Communication ---- */

@@ -62,9 +62,10 @@ LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
 typedef struct lh_hybrid {
     double all_gather_ns, reduce_ns;
 } lh_hybrid;
-/* Computes the time of sharding over two groups of n / 2 GPUs: gathers and
- * reductions within a group (`inside`), and the gradient sum between the two
- * (`across`). With `sharded` each GPU sums its shard only. */
+/* Computes the times of data parallelism in two groups of n / 2 GPUs. These are
+ * gathers and reductions within a group (`inside`), and the gradient sum
+ * between the groups (`across`). With `sharded` each GPU sums its shard only.
+ * */
 LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               const lh_flow *inside, const lh_flow *across,
                               bool sharded);
