@@ -91,9 +91,9 @@ typedef struct lh_elastic_memory {
     int64_t sum; /* including other_bytes */
 } lh_elastic_memory;
 
-/* Builds the plan for groups of `queue` microbatches, by the paper's rules
- * with the corrections in docs/theory/elastic.md. LH_EINFEASIBLE: a group
- * would be shorter than the pipeline depth. Release with
+/* Builds the elastic plan for groups of `queue` microbatches, by the PipeMesh
+ * paper's rules with the corrections in docs/theory/elastic.md. LH_EINFEASIBLE:
+ * a group would be shorter than the pipeline depth. Release with
  * lh_elastic_plan_free(). */
 LH_API lh_status lh_elastic_plan_queue(const lh_elastic_case *given,
                                        uint32_t queue, lh_elastic_plan **out,

@@ -9,7 +9,8 @@ const char *const lhi_proof_kinds[] = {"closed-form", "windows", "search",
 const char *const lhi_bound_kinds[] = {
     "path", "device", "drain", "round-trips", "memory", "link", NULL};
 
-/* Returns a proof kind's name as written in certificates; static storage. */
+/* Returns the name of a proof kind (closed form, windows, clauses or none) as
+ * written in certificates; static storage. */
 const char *lh_proof_kind_name(lh_proof_kind kind)
 {
     return (unsigned)kind <= LH_PROOF_NONE ? lhi_proof_kinds[kind] : "unknown";

@@ -13,8 +13,8 @@
 
 /* --- schedule ------------------------------------------------------------ */
 
-/* Reads the schedule that the certificate embeds as CSV rows (schema
- * callback). */
+/* Reads the schedule that the certificate embeds as CSV rows; a schema
+ * callback. */
 static lh_status read_schedule(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -52,7 +52,8 @@ static const lhi_schema schedule_table = {
 
 /* --- closed forms -------------------------------------------------------- */
 
-/* Rejects a certificate whose bound names both a device and a link. */
+/* Rejects a certificate whose bound names both a device and a link as the place
+ * where it holds (schema callback). */
 static lh_status check_bound_location(const lhi_read_context *r,
                                       const lhi_node *map, void *it,
                                       lh_error *err)

@@ -32,8 +32,9 @@ typedef struct choice_state {
     uint32_t *parts; /* scratch for a plan's sequences */
 } chooser;
 
-/* Lists in the chooser all feasible queue sizes (microbatches per elastic
- * group), from `microbatches` down to `stages`. */
+/* Lists in the chooser all queue sizes (microbatches per elastic group) from
+ * `microbatches` down to `stages` for which a plan exists, with their memory
+ * and exposed communication. */
 static lh_status find_options(chooser *c, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
@@ -78,7 +79,7 @@ static lhi_int128 compute_memory(const chooser *c, const option *o,
 }
 
 /* Returns the queue size (microbatches per group) whose memory is below the
- * budget when each chunk pass stores `stored` bytes: the largest or, with
+ * budget when each chunk pass stores `stored` bytes. It is the largest or, with
  * LH_ELASTIC_ANY, the one with the least exposed communication. NULL: none
  * fits. */
 static const option *find_queue(const chooser *c, int64_t stored)
@@ -126,8 +127,9 @@ typedef struct owned_choice {
     lh_elastic_plan *plan;
 } owned_choice;
 
-/* Fills in the result for queue size `o` (microbatches per group) and entry
- * `at` in the recompute table (stored bytes and recompute time). */
+/* Fills in the result for queue size `o` (microbatches per group) and for `at`,
+ * the recomputation that stores at.stored bytes per chunk pass and takes
+ * at.recompute_ns. */
 static lh_status fill_choice(chooser *c, const option *o,
                              lhi_elastic_recompute_point at, owned_choice *out,
                              lh_error *err)

@@ -63,8 +63,9 @@ static int64_t compute_bucket_ns(int64_t total, uint32_t i, uint32_t n)
     return total / n + total % n * (i + 1) / n - total % n * i / n;
 }
 
-/* Appends a data-parallel operation to the list, or only counts it in the
- * first run; ignores empty transfers. */
+/* Appends a data-parallel operation to the launcher's list, or only counts it
+ * while the list is not allocated; ignores operations without a transfer time.
+ * */
 static void add_operation(launcher *l, lh_dp_op op)
 {
     if (op.transfer_ns == 0)
@@ -74,7 +75,8 @@ static void add_operation(launcher *l, lh_dp_op op)
     l->n++;
 }
 
-/* Returns `params` divided by the chunk's parameter count. */
+/* Returns the fraction of the chunk's parameters that `params` parameters are.
+ * */
 static double compute_share(const launcher *l, int64_t params)
 {
     return (double)params / (double)l->g->params;
@@ -146,7 +148,8 @@ static void launch_gather(launcher *l, block next, const uint32_t *groups,
                              .needed_by = before});
 }
 
-/* Adds the gathers that pass `n` in forward block (group, chunk) launches. */
+/* Adds the gathers that pass `n` in forward block (group, chunk) launches; a
+ * block is one microbatch group on one chunk. */
 static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
                            uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
@@ -169,7 +172,7 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
 }
 
 /* Adds the scatter and gather buckets that pass `n` in backward block (group,
- * chunk) launches. */
+ * chunk) launches; a block is one microbatch group on one chunk. */
 static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
                             uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
@@ -198,8 +201,8 @@ static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
                   n, count, l->p->backward_buckets);
 }
 
-/* Adds all data-parallel operations that a stage's forward passes launch or,
- * with is_backward, its backward passes. */
+/* Adds all data-parallel operations that the forward passes of stage `stage`
+ * launch or, with is_backward, its backward passes. */
 static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;

@@ -5,9 +5,10 @@
 
 #include <longhaul/experimental/elastic.h>
 
-/* Builds a plan with the group sizes, shares and buckets in `wanted`; ignores
- * its derived values. LH_EINPUT: the values do not add up, are too short, or
- * share more than exists; `err` gives the amount. */
+/* Builds an elastic plan from the group sizes, sharded parameters and bucket
+ * counts in `wanted`, whose derived values are ignored. LH_EINPUT: groups do
+ * not add up or are too small, or more is sharded than exists; `err` gives the
+ * amount. Release with lh_elastic_plan_free(). */
 lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
                                 const lh_elastic_plan *wanted,
                                 lh_elastic_plan **out, lh_error *err);
@@ -28,8 +29,10 @@ lh_status lhi_elastic_operations(const lh_elastic_case *given,
                                  uint32_t *n_ops, lh_error *err);
 void lhi_elastic_ops_free(lh_dp_op *ops); /* frees; NULL is a no-op */
 
-/* Writes the passes on stages 1..P in order to `passes`, which must hold 2 M B
- * entries. */
+/* Writes the elastic plan's pass order on stage `stage` (1..P) to `passes`:
+ * warm-up forwards, alternating forward and backward, remaining backwards.
+ * `passes` must hold 2 M B entries, for M chunks per stage and B microbatches.
+ * */
 void lhi_elastic_order(const lh_elastic_case *given,
                        const lh_elastic_plan *plan, uint32_t stage,
                        lh_pass *passes);

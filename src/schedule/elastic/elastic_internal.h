@@ -37,8 +37,8 @@ static inline lhi_int128 lhi_int128_divide_ceil(lhi_int128 a, lhi_int128 b)
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* Fails with LH_EINVAL if a value in the case is outside the formulas'
- * range. */
+/* Fails with LH_EINVAL if a value of the elastic case (sizes and times of the
+ * pipeline) is outside the formulas' range. */
 lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
 /* Computes the plan's extra warm-up and whether pipeline messages are hidden.
@@ -76,8 +76,8 @@ int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
 int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
                                           int64_t share);
 
-/* Lists the plan's data-parallel operations as lhi_elastic_operations() does,
- * for unequal chunks. `times`: one entry per chunk; NULL: times from
+/* Lists the plan's n_ops data-parallel operations as lhi_elastic_operations()
+ * does, for unequal chunks. `times`: one entry per chunk; NULL: times from
  * `given`. */
 lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,

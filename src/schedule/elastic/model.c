@@ -39,8 +39,8 @@ int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
         given->dp_ns, lhi_elastic_get_sharded_ns(given), share, given->params);
 }
 
-/* Returns the part in ns of a communication of a_ns that `n` passes of
- * `pass_ns` each, running at the same time, do not hide; at least 0. */
+/* Returns the part in ns of a communication of a_ns that `n` passes of pass_ns
+ * each, which run at the same time, leave exposed; at least 0. */
 static int64_t compute_exposed(int64_t a_ns, uint32_t n, int64_t pass_ns)
 {
     lhi_int128 rest = (lhi_int128)a_ns - (lhi_int128)n * pass_ns;
@@ -99,8 +99,8 @@ lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
     return share * (all / of) + lhi_int128_divide_ceil(share * (all % of), of);
 }
 
-/* Returns the optimizer state's memory, 12 bytes per parameter by default, as
- * an integer numerator over D M (replicas times chunks). */
+/* Returns the optimizer state's memory in bytes, by default 12 bytes per
+ * parameter, as an integer numerator over D M (replicas times chunks). */
 static lhi_int128 compute_optimizer_memory(const lh_elastic_case *g)
 {
     int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
@@ -122,17 +122,17 @@ static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
             buffers * D * (lhi_int128)share);
 }
 
-/* Returns the gradients' memory as a numerator over D M (replicas times
- * chunks): the shard, and one unsharded chunk with its buffer. */
+/* Returns the gradients' memory in bytes as a numerator over D M (replicas
+ * times chunks): the shard, and one unsharded chunk with its buffer. */
 static lhi_int128 compute_gradient_memory(const lh_elastic_case *g,
                                           const lh_elastic_plan *p)
 {
     return compute_sharded_memory(g, p->params_g, g->gradient_bytes, 2);
 }
 
-/* Returns the parameters' memory as a numerator over D M (replicas times
- * chunks): the shard, and one unsharded chunk with its buffer each for forward
- * and backward. */
+/* Returns the parameters' memory in bytes as a numerator over D M (replicas
+ * times chunks): the shard, and one unsharded chunk with its buffer each for
+ * forward and backward. */
 static lhi_int128 compute_parameter_memory(const lh_elastic_case *g,
                                            const lh_elastic_plan *p)
 {

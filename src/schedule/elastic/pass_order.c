@@ -83,6 +83,8 @@ int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
     return n < all ? n : all;
 }
 
+/* Returns the maximum number of chunk passes with resident activations in
+ * depth-first order: interleaved 1F1B, or 1F1B with one chunk per stage. */
 int64_t lh_elastic_depth_first_resident_passes(const lh_elastic_case *given)
 {
     int64_t P = given->stages, M = given->chunks;

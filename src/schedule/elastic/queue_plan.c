@@ -91,7 +91,7 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
 }
 
 /* Returns how many parameters, at most `most`, can be sharded so that `n`
- * passes of `pass_ns` each hide the communication of these parameters. */
+ * passes of pass_ns each hide the communication of these parameters. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
                                     int64_t pass_ns, int64_t most)
 {
@@ -117,16 +117,17 @@ static uint32_t get_minimum(uint32_t a, uint32_t b)
 }
 
 /* Returns the communication time in ns that the backward (dequeue) groups
- * should hide: a chunk's at once or, if parts may be sharded, layer by
- * layer. */
+ * should hide: of a whole chunk at once or, if a part of it may be sharded,
+ * layer by layer. */
 static int64_t get_time_to_hide(const lh_elastic_case *g)
 {
     return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns
                                            : lhi_elastic_get_sharded_ns(g);
 }
 
-/* Sets the backward (dequeue) group sizes, the sharded shares and the backward
- * bucket counts. */
+/* Sets the backward (dequeue) group sizes, and in *p the numbers of sharded
+ * gradients and parameters whose communication backwards can hide, with their
+ * backward bucket counts. */
 static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
                          lh_elastic_plan *p)
 {

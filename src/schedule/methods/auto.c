@@ -15,7 +15,8 @@ typedef struct comparison {
     lh_error reason; /* why the last infeasible method failed */
 } comparison;
 
-/* Simulates the schedule in `orders`; *out is its makespan in ns. */
+/* Simulates the schedule in `orders` with the comparison's evaluator; *out is
+ * its makespan in ns. */
 static lh_status simulate(comparison *c, const lhi_orders *orders, int64_t *out,
                           lh_error *err)
 {
@@ -60,9 +61,9 @@ static lh_status try_method(comparison *c, const lhi_method *method,
     return LH_OK;
 }
 
-/* Checks for options that only one method reads. Method "auto" then always runs
- * that method, because an error in them would otherwise be reported for some
- * pipelines only. */
+/* Checks whether the caller set an option that only one scheduling method
+ * reads. Method "auto" then always runs that method, because an error in the
+ * option would otherwise be reported for some pipelines only. */
 static bool has_own_options(const lh_method_options *o)
 {
     return o->n_warmup > 0 || o->round_size > 0 || o->n_enqueue > 0 ||

@@ -18,8 +18,9 @@ lh_status lhi_check_even_devices(const lh_pipeline *p, lh_error *err)
                     p->n_devices);
 }
 
-/* Returns the step in which stage `stage` of P runs microbatch m of its
- * direction, in the schedule where F and B take one step each. */
+/* Returns the step in which stage `stage` of P runs the F, or with `backward`
+ * the B, of microbatch m of its direction. Steps are the time units of a
+ * schedule in which F and B take one each. */
 static uint64_t compute_step(uint64_t P, uint64_t stage, uint64_t m,
                              bool backward)
 {
@@ -27,8 +28,8 @@ static uint64_t compute_step(uint64_t P, uint64_t stage, uint64_t m,
     return start + (backward ? 2 * P - 1 - stage : stage);
 }
 
-/* Writes one device's order: merges F and B of both directions by their
- * steps. */
+/* Writes one device's pass order: merges F and B of both directions, n
+ * microbatches each, by the steps of compute_step(). */
 static void put_device(lhi_order *order, uint32_t device, uint32_t P,
                        uint32_t n)
 {
@@ -51,7 +52,8 @@ static void put_device(lhi_order *order, uint32_t device, uint32_t P,
     }
 }
 
-/* Method "chimera": two directions, merged 1F1B. */
+/* Method "chimera": the pipeline runs in both directions at once, and each
+ * device merges the 1F1B orders of its two chunks. */
 lh_status lhi_chimera(const lh_pipeline *pipeline,
                       const lh_method_options *options, lhi_orders *out,
                       lh_error *err)

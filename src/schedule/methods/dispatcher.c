@@ -17,8 +17,8 @@ typedef struct lhi_link_reservations {
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_link_reservations;
 
-/* Enlarges a link's list of reserved intervals so that one more fits; false:
- * out of memory. */
+/* Enlarges a link's list of reserved time intervals so that one more fits;
+ * false: out of memory. */
 static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
 {
     if (b->first + b->count < b->room)
@@ -39,9 +39,10 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
     return true;
 }
 
-/* Reserves the earliest gap of `length_ns` on a link from `ready_ns` on
+/* Reserves the earliest free gap of length_ns on a link from ready_ns on
  * (CrossPipe, section 4.2.3) and sets *end_ns to its end. No later message
- * starts before now_ns. Returns false if out of memory. */
+ * starts before now_ns, so earlier gaps are dropped. Returns false if out of
+ * memory. */
 static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
                     int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
 {
@@ -79,7 +80,8 @@ static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
 
 /* --- tournament tree ----------------------------------------------------- */
 
-/* Returns the device, `a` or `b`, whose chosen pass starts first; ties: `a`. */
+/* Returns the one of devices `a` and `b` whose chosen pass starts first; `a` if
+ * both start together. */
 static uint32_t get_earlier_device(const lhi_dispatcher *p, uint32_t a,
                                    uint32_t b)
 {
@@ -215,8 +217,8 @@ static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
     set_entry(kind == LH_F ? &d->f : &d->d, c->index, leaf);
 }
 
-/* Moves queue entries whose input has arrived by now_ns from "later" to
- * "ready". */
+/* Moves the entries of passes whose input has arrived by now_ns from "in
+ * flight" to "ready" in a ready queue. */
 static void move_arrived(lhi_ready_queue *o, int64_t now_ns)
 {
     while (o->nodes[1].later_ns <= now_ns) {
@@ -240,7 +242,8 @@ uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room)
 }
 
 /* Returns the last chunk, by its index on the device, below tree node i whose
- * pass fits into `room` bytes and gets its input by by_ns; LH_NONE: none. */
+ * next pass fits into `room` bytes and gets its input, now in flight, by by_ns;
+ * LH_NONE: none. */
 static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
                            int64_t by_ns)
 {
@@ -258,8 +261,9 @@ uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
 
-/* Returns the earliest later input time below tree node i among passes that
- * fit into `room` bytes, if before `best`; else `best`. */
+/* Returns the earliest arrival in ns of an input in flight below tree node i,
+ * among passes that fit into `room` bytes, if it is before `best`; else `best`.
+ * */
 static int64_t find_next(const lhi_ready_queue *o, uint32_t i, int64_t room,
                          int64_t best)
 {
@@ -285,7 +289,8 @@ int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
 /* --- dispatch ------------------------------------------------------------ */
 
 /* Raises *at_ns to the time at which a message produced at made_ns arrives over
- * `route`; reserves the route's link for it. Returns false if out of memory. */
+ * `route`, and reserves the route's link for it. now_ns: time before which no
+ * later message starts. Returns false if out of memory. */
 static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
                             int64_t now_ns, int64_t made_ns, int64_t *at_ns)
 {
@@ -300,9 +305,9 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
     return true;
 }
 
-/* Delivers the output from an F or D, which runs from start_ns to end_ns, to
- * the pass that consumes it. Sets *reader to the device whose next choice may
- * change; LH_NONE: no device. False: out of memory. */
+/* Delivers the output of `pass`, an F or D that runs from start_ns to end_ns,
+ * to the pass that consumes it. Sets *reader to the device whose next choice
+ * may change; LH_NONE: no device. False: out of memory. */
 static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
                         int64_t start_ns, int64_t end_ns, uint32_t *reader)
 {
@@ -331,7 +336,8 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
     return true;
 }
 
-/* Appends the chosen pass to the device's order and returns it. */
+/* Appends the chosen pass to the device's order and returns it; the order owns
+ * it. */
 static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
                            const lhi_dispatcher_choice *choice)
 {
@@ -365,7 +371,8 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
-/* Updates a device's time and memory after a pass that starts at `start`. */
+/* Updates the time until which a device is busy, and its memory, after a pass
+ * that starts at `start` (ns). */
 static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
                          const lh_pass *pass, int64_t start)
 {
@@ -376,8 +383,9 @@ static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
         p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
 }
 
-/* Updates the ready queues after a pass that ran from `start` to now, and
- * delivers its output. Returns as send_output(). */
+/* Updates the ready queues after `pass` ran from `start` until the device's
+ * current time, and delivers its output. *reader and the result are those of
+ * send_output(). */
 static bool finish_pass(lhi_dispatcher *p, lhi_dispatcher_device *d,
                         const lh_pass *pass, int64_t start, uint32_t *reader)
 {
@@ -461,9 +469,9 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
-/* Lowers a device's memory limit by the quarters of a forward's memory that the
- * policy leaves unused, as far as one microbatch, which needs `whole` bytes,
- * still fits. */
+/* Lowers a device's memory limit by p->quarters quarters of its largest
+ * forward's memory, which the policy leaves unused. The limit stays high enough
+ * for one microbatch, which needs `whole` bytes beside the static memory. */
 static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                          int64_t whole)
 {
@@ -493,8 +501,8 @@ static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
     return o->nodes != NULL;
 }
 
-/* Assigns chunks to devices and checks that one microbatch fits into each
- * device's memory. */
+/* Assigns chunks to devices and computes their memory reserves; fails if one
+ * microbatch does not fit into a device's memory. */
 static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -553,8 +561,8 @@ static void compute_gather_times(lhi_dispatcher *p)
     }
 }
 
-/* Allocates the dispatcher's state and fills the ready queues for the first
- * passes. */
+/* Allocates the dispatcher's state and enters the first F of each direction
+ * into the ready queues. */
 static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -615,8 +623,9 @@ static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
     return lhi_fail(err, LH_EINFEASIBLE, "deadlock: no further pass can start");
 }
 
-/* Runs the devices' choices, earliest first, until no pass is left or none can
- * start. */
+/* Runs the devices' chosen passes, earliest first, until no pass is left; fails
+ * if passes remain but none can start. `choose`: policy that selects a device's
+ * next pass, with its data `policy`. */
 static lh_status dispatch_all(lhi_dispatcher *p,
                               lhi_dispatcher_policy_fn *choose,
                               const void *policy, lh_error *err)

@@ -120,8 +120,8 @@ bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
                          lh_pass_kind kind);
 
 /* Checks whether the next F of chunk `f` and the next B of chunk `b` can run as
- * an overlapped pair: neither needs the other, and both fit into `room`
- * bytes. */
+ * an overlapped pair, a single pass. Neither may need the other, and both must
+ * fit into `room` bytes. */
 bool lhi_dispatcher_fits_pair(const lhi_dispatcher *planner, uint32_t f,
                               uint32_t b, int64_t room);
 
@@ -133,12 +133,12 @@ int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device);
  * input and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers,
                                     int64_t room);
-/* Returns the last chunk, by its index on the device, whose next pass gets its
- * input later, by `by_ns`, and fits into `room` bytes; LH_NONE: none. */
+/* Returns the last chunk, by its index on the device, whose next pass fits into
+ * `room` bytes and gets its input, now in flight, by by_ns; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
                                     int64_t by_ns);
-/* Returns when the first input that has not arrived yet arrives, among passes
- * that fit into `room` bytes; LHI_NEVER: none. */
+/* Returns the time in ns at which the first input in flight arrives, among
+ * passes that fit into `room` bytes; LHI_NEVER: none. */
 int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
                                          int64_t room);
 

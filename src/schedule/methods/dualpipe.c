@@ -16,21 +16,23 @@ typedef struct dual_counts {
     uint32_t next_w;     /* position up to which every D has its W */
 } dual_counts;
 
-/* Appends the next F of a leg. */
+/* Appends the device's next F in direction `leg`: 0 where the device is in the
+ * first half of the chunks, 1 the opposite one. */
 static void add_f(dual_counts *v, uint32_t leg)
 {
     lhi_order_add_pass(v->order, LH_F, v->chunks[leg], v->f[leg]++);
 }
 
-/* Appends the next backward of a leg: with `defer_w` only its D. */
+/* Appends the device's next backward in direction `leg` (0 or 1): with defer_w
+ * only its D, otherwise B. */
 static void add_backward(dual_counts *v, uint32_t leg, bool defer_w)
 {
     lhi_order_add_pass(v->order, defer_w ? LH_D : LH_B, v->chunks[leg],
                        v->b[leg]++);
 }
 
-/* Appends the next F of a leg and the next B of the other one as an overlapped
- * pair. */
+/* Appends the next F in direction `leg` (0 or 1) and the next B in the other
+ * direction as an overlapped pair, which runs as one pass. */
 static void add_pair(dual_counts *v, uint32_t leg)
 {
     add_f(v, leg);
@@ -39,7 +41,7 @@ static void add_pair(dual_counts *v, uint32_t leg)
         v->order->passes[v->order->count - i].overlapped = true;
 }
 
-/* Appends the W of the first D that has none. */
+/* Appends the W of the device's first D whose W has not been placed. */
 static void add_w(dual_counts *v)
 {
     const lh_pass *passes = v->order->passes;
@@ -49,8 +51,9 @@ static void add_w(dual_counts *v)
     lhi_order_add_pass(v->order, LH_W, d.chunk, d.microbatch);
 }
 
-/* Writes the order of a device with `rank` devices before it and `after` behind
- * it up to the fold, for n microbatches per leg. */
+/* Writes the order of a device for n microbatches per direction. `rank`,
+ * `after`: number of devices before it, and between it and the middle of the
+ * pipeline (DualPipe) or the bottom of the V (DualPipeV). */
 static void put_device(dual_counts *v, uint32_t rank, uint32_t after,
                        uint32_t n)
 {
@@ -90,7 +93,8 @@ static void put_device(dual_counts *v, uint32_t rank, uint32_t after,
         add_w(v);
 }
 
-/* Fails with LH_EUNSUPPORTED for fewer microbatches than the phases need. */
+/* Fails with LH_EUNSUPPORTED if the pipeline has fewer than `least`
+ * microbatches, which DualPipe's phases need. */
 static lh_status check_microbatches(const lh_pipeline *p, uint32_t least,
                                     lh_error *err)
 {
@@ -103,7 +107,8 @@ static lh_status check_microbatches(const lh_pipeline *p, uint32_t least,
                     p->n_devices, p->n_microbatches);
 }
 
-/* Method "dualpipe": two directions. */
+/* Method "dualpipe": the pipeline runs in both directions at once, with
+ * DualPipe's phases (arXiv:2412.19437, section 3.2.1). */
 lh_status lhi_dualpipe(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
@@ -125,7 +130,8 @@ lh_status lhi_dualpipe(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* Method "dualpipev": two chunks per device, down the devices and back. */
+/* Method "dualpipev": DualPipe's phases on a V of two chunks per device, down
+ * the devices and back. */
 lh_status lhi_dualpipev(const lh_pipeline *pipeline,
                         const lh_method_options *options, lhi_orders *out,
                         lh_error *err)

@@ -10,8 +10,9 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Describes the pipeline as input of the elastic closed forms: equal chunks
- * with the slowest communication of any chunk, nothing sharded. */
+/* Converts the pipeline to the input of the closed formulas for elastic plans:
+ * equal chunks like chunk 0, with the slowest data-parallel communication of
+ * any chunk, nothing sharded. */
 static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
@@ -66,9 +67,9 @@ static lh_status build_plan_from_options(const lh_elastic_case *g,
     return lhi_elastic_plan_make(g, &wanted, out, err);
 }
 
-/* Finds the queue size (microbatches per group) that is fastest by the closed
- * form among those whose orders fit the memory limits; ties: the smaller.
- * `orders` is scratch. */
+/* Finds the elastic plan whose queue size (microbatches per group) is fastest
+ * by the closed formula, among those whose orders fit the memory limits; ties:
+ * the smaller size. `orders` is scratch. */
 static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
                                  lhi_orders *orders, lh_elastic_plan **out,
                                  lh_error *err)

@@ -10,8 +10,8 @@ typedef struct candidate {
     bool refused;   /* memory blocks every startable pass */
 } candidate;
 
-/* Returns the earliest time at which an F or D that fits into `room` bytes
- * could start on the device. */
+/* Returns the earliest time in ns at which an F or D that fits into `room`
+ * bytes could start on the device; LHI_NEVER: none. */
 static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
 {
     if (d->f.nodes[1].ready_need <= room || d->d.nodes[1].ready_need <= room)
@@ -21,9 +21,9 @@ static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
     return f_ns < d_ns ? f_ns : d_ns;
 }
 
-/* Selects a pass from the ready queue `offers` that fits into `room` bytes and
- * can start by `by_ns`; of several chunks, the last along the path. The
- * result's `refused` is true if a pass was ready but did not fit. */
+/* Finds in the ready queue `offers` a pass that fits into `room` bytes and can
+ * start by by_ns; of several chunks, the last along the model. The result's
+ * `refused` is true if a pass was ready but did not fit. */
 static candidate find_candidate(const lhi_dispatcher_device *d,
                                 const lhi_ready_queue *offers, int64_t room,
                                 int64_t by_ns)
@@ -40,9 +40,9 @@ static candidate find_candidate(const lhi_dispatcher_device *d,
     return m;
 }
 
-/* Returns the pass kind, F or D, that greedy prefers now; `back`: the best D. F
- * until the first D is ready (waiting until it has run would admit one more F
- * before it), then alternating; D when no F is left. */
+/* Returns the pass kind, F or D, that method "greedy" prefers now; `back`: the
+ * best D. F until the first D is ready, since waiting until it has run would
+ * admit one more F; then alternately D and F; D when no F is left. */
 static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
                                        const lhi_dispatcher_device *d,
                                        const candidate *back)
@@ -56,9 +56,9 @@ static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
     return d->last == LH_F ? LH_D : LH_F;
 }
 
-/* Completes the choice of an F or D to an overlapped pair, if the pipeline has
- * pairs and one is worth its wait: the other pass gets its input by the time
- * that the pair saves. The memory of both passes must fit into `room`. */
+/* Extends the chosen F or D to an overlapped pair, if the pipeline has pairs
+ * and one is worth its wait. Then the other pass gets its input by the time
+ * that the pair saves, and both fit into `room` bytes. */
 static void find_pair(const lhi_dispatcher *p, const lhi_dispatcher_device *d,
                       int64_t room, lhi_dispatcher_choice *choice)
 {
@@ -99,7 +99,8 @@ static void find_pair(const lhi_dispatcher *p, const lhi_dispatcher_device *d,
     }
 }
 
-/* Dispatch policy for greedy: chooses F, D or a W part for a device. */
+/* Dispatch policy of method "greedy": chooses the F, D or W part that a device
+ * runs next; `policy` is unused. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
 {

@@ -16,8 +16,8 @@ typedef struct order_shape {
     uint32_t devices, legs, group; /* legs: chunks per device */
 } order_shape;
 
-/* Appends the k-th forward (or backward) in interleaved 1F1B order to a
- * device's order. */
+/* Appends the pass number k (from 0) of a device's forwards (`forward`), or
+ * else of its backwards, in interleaved 1F1B order, to its order. */
 static void add_kth_pass(const order_shape *w, lhi_order *order,
                          uint32_t device, uint32_t k, bool forward)
 {

@@ -82,8 +82,8 @@ static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
     return &s->now[b->streams[stream].direction[s->backward].slot];
 }
 
-/* Returns how many microbatches have completed their pass in the stream.
- */
+/* Returns how many microbatches have completed their pass in the stream (all
+ * passes of one kind on one chunk). */
 static uint32_t count_done(const lhi_list_scheduler *b, uint32_t stream)
 {
     return get_stream_memory(b, stream)->done;
@@ -91,8 +91,9 @@ static uint32_t count_done(const lhi_list_scheduler *b, uint32_t stream)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Computes the sums over memory changes that can_finish() needs, for all n
- * stream positions on a device, plus the one past the end. */
+/* Fills s->standing, the prefix and suffix sums of memory changes and completed
+ * passes at each position of a microbatch's path through the device's n
+ * streams. can_finish() reads them. */
 static void fill_position_sums(const list_state *s, const stream_memory *now,
                                uint32_t n)
 {
@@ -115,13 +116,12 @@ static void fill_position_sums(const list_state *s, const stream_memory *now,
     }
 }
 
-/* Checks whether microbatch m can finish with `room` bytes plus the memory
- * that earlier microbatches release.
- *
- * Its memory must never rise above the available amount in the streams that it
- * has not passed yet: all from a position near i on, plus a few earlier ones
- * that lag behind (W may). Lowers *spare to the memory left over, for m and
- * the later microbatches below n with the same passes completed. */
+/* Checks whether microbatch m, which last completed stream number i, can run
+ * its remaining passes with `room` bytes plus the memory that earlier
+ * microbatches release. Its memory rises in the streams from i on, and in
+ * earlier ones that lag behind (W may). Lowers *spare to the memory then left
+ * over, for m and the later microbatches below n that have completed the same
+ * passes. */
 static bool can_finish(const list_state *s, const stream_memory *now,
                        uint32_t i, uint32_t m, uint32_t n, int64_t room,
                        int64_t *spare)
@@ -183,8 +183,8 @@ static bool is_safe(const lhi_list_scheduler *b, uint32_t device,
     return true;
 }
 
-/* With `on`, counts one more completed pass in stream `h` and adds its memory
- * change to the device; otherwise reverts that. */
+/* With `on`, counts one more completed pass in the stream with memory record
+ * `h`, and adds its memory change to the device; otherwise reverts that. */
 static void count_pass(const lhi_list_scheduler *b, uint32_t device,
                        stream_memory *h, bool on)
 {
@@ -193,8 +193,8 @@ static void count_pass(const lhi_list_scheduler *b, uint32_t device,
 }
 
 /* Checks whether the device's memory state is still safe (see is_safe()) after
- * one more pass in stream `h`. *spare: memory that further passes may take
- * without a new check. */
+ * one more pass in the stream with memory record `h`. *spare: memory that
+ * further passes may take without a new check. */
 static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
                           stream_memory *h, int64_t *spare)
 {
@@ -204,9 +204,9 @@ static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
     return safe;
 }
 
-/* Checks whether the device's passes with earlier due dates would still fit
- * into memory after `pass`, which belongs to stream `of`. Passes that take at
- * most `spare` bytes need no check. */
+/* Checks whether the device's passes that are due before `pass` would still fit
+ * into memory after it; `of`: memory record of the stream of `pass`. Passes
+ * that take at most `spare` bytes need no check. */
 static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
                            const next_pass *pass, stream_memory *of,
                            int64_t spare)
@@ -254,8 +254,8 @@ static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
     return leaves_reserve(b, device, pass, h, spare);
 }
 
-/* Checks has_memory() for the stream's next pass `c`, and stores the result in
- * `c` until the device runs another pass. */
+/* Checks has_memory() for the stream's next pass `c`, and keeps the result in
+ * `c` until the device has run another pass. */
 static bool fits(const lhi_list_scheduler *b, next_pass *c)
 {
     const uint32_t device = b->streams[c->stream].device;
@@ -275,8 +275,8 @@ static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
     return &b->state->coming[b->streams[stream].direction[0].slot];
 }
 
-/* Returns when the stream's next pass has its inputs, in ns; NEVER: unknown or
- * no pass left. */
+/* Returns the time in ns from which the stream's next pass has its inputs;
+ * NEVER: unknown, or no pass left. */
 static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
 {
     const list_state *s = b->state;
@@ -314,8 +314,9 @@ static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
         c->due_ns = b->due[(size_t)stream * b->n + m];
 }
 
-/* Delays start `at` for the stream's next pass until its output would find
- * every outgoing link free at the pass's end; returns that start in ns. */
+/* Delays start `at` (ns) of the stream's next pass until its output would find
+ * every outgoing link free at the pass's end. Returns the delayed start in ns.
+ * */
 static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
                          int64_t at)
 {
@@ -329,10 +330,10 @@ static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
     return at;
 }
 
-/* Returns the stream that greedy's rules pick among n candidates that start by
- * `at`: F until a D is ready, then D and F alternate; W if nothing else can
- * start or memory blocks the preferred kind. Among several chunks the last
- * along the path. */
+/* Returns the stream that the rules of method "greedy" pick among the first n
+ * candidates that start by `at` (ns). F until a D is ready, then D and F
+ * alternate; W if nothing else can start, or if memory blocks the preferred
+ * kind. Among several chunks it picks the last along the model. */
 static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
                               uint32_t n, int64_t at)
 {
@@ -367,8 +368,9 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
     return c->stream;
 }
 
-/* Picks the candidate with the earliest due date among the first n that can
- * start by `until` and fit into memory. */
+/* Picks, among the first n candidates that can start by `until` (ns) and fit
+ * into memory, the one with the earliest due date; ties: the earlier start.
+ * pick.stream is LH_NONE if there is none. */
 static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
                              int64_t until)
 {
@@ -390,8 +392,9 @@ static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
     return best;
 }
 
-/* Returns the earliest start among the first n candidates that fit into
- * memory; NEVER: none. Candidates later than one that fits are not checked. */
+/* Returns the earliest start among the first n candidates (passes that a device
+ * could run next) that fit into memory; NEVER: none. Candidates later than one
+ * that fits are not checked. */
 static int64_t find_first_start(const lhi_list_scheduler *b, uint32_t n)
 {
     int64_t at = NEVER;
@@ -403,8 +406,8 @@ static int64_t find_first_start(const lhi_list_scheduler *b, uint32_t n)
     return at;
 }
 
-/* Returns the earliest end among the first n candidates that fit into memory;
- * NEVER: none. */
+/* Returns the earliest end among the first n candidates (passes that a device
+ * could run next) that fit into memory; NEVER: none. */
 static int64_t find_first_end(const lhi_list_scheduler *b, uint32_t n)
 {
     int64_t end = NEVER;
@@ -417,8 +420,8 @@ static int64_t find_first_end(const lhi_list_scheduler *b, uint32_t n)
     return end;
 }
 
-/* Picks a device's next pass, by greedy's rules or by due date, and stores it
- * in picks[device]. */
+/* Picks the pass that a device runs next, by the rules of method "greedy" or by
+ * due date, and stores it in picks[device]. */
 static void choose_pass(lhi_list_scheduler *b, uint32_t device)
 {
     list_state *s = b->state;
@@ -544,8 +547,8 @@ static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
     }
 }
 
-/* Runs the pass that the device has picked, then lets all devices whose
- * candidates have changed pick again. */
+/* Runs the pass that the device has picked; then every device whose candidate
+ * passes have changed picks again. */
 static void run_pick(lhi_list_scheduler *b, uint32_t device)
 {
     list_state *s = b->state;
@@ -582,8 +585,8 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     update_device(b, device);
 }
 
-/* Resets devices, streams and links to the state before the first pass, for the
- * current time direction. */
+/* Resets devices, streams and links to the state before the first pass, for a
+ * run in the current direction of time. */
 static void reset(lhi_list_scheduler *b)
 {
     list_state *s = b->state;

@@ -84,15 +84,16 @@ lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
 /* Allocates the scheduler's state for a run; false: out of memory. */
 bool lhi_list_scheduler_make_state(lhi_list_scheduler *b);
 
-/* Runs the list scheduler over all passes, each W in `n_parts` parts, forward
- * in time or `backward` from the end (then n_parts is 1). Returns false if no
- * device can continue. Ignores the time for collectives. */
+/* Runs the list scheduler over all passes, each W in n_parts parts, forward in
+ * time or `backward` from the end (then n_parts is 1). `rules`: how a device
+ * selects its next pass. Returns false if no device can continue. Ignores the
+ * time of collectives. */
 bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
                             uint32_t n_parts,
                             const lhi_list_scheduler_rules *rules);
 
-/* Converts the last run's starts to due dates for a run in the opposite
- * direction. */
+/* Sets every pass's due date for a run in the opposite direction of time from
+ * its start in the last run. */
 void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b);
 
 /* Writes the last run's orders, in forward direction of time, into `out`,
@@ -104,10 +105,10 @@ void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
  * count. */
 uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b);
 
-/* Computes caps, the number of microbatches in flight per chunk: shares of
- * each device's memory, proportional to each chunk's activation lifetime
- * without waits (Little's law), rounded down or (`nearest`) to nearest.
- * Without `all`, a device's last chunk gets no cap. */
+/* Computes caps, the maximum number of microbatches in flight per chunk, as
+ * shares of each device's memory. They are proportional to each chunk's
+ * activation lifetime without waits (Little's law), rounded down or (`nearest`)
+ * to nearest. Without `all`, a device's last chunk gets no cap. */
 lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
                                           bool nearest, bool all,
                                           uint32_t *caps, lh_error *err);

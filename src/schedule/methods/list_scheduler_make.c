@@ -123,8 +123,8 @@ static int64_t compute_peak(const lhi_list_scheduler *b,
     return most;
 }
 
-/* Sets each device's memory limit for microbatches; LH_NO_LIMIT if all fit
- * together. */
+/* Sets each device's memory limit for activations (total minus static memory);
+ * LH_NO_LIMIT if all microbatches fit together. */
 static void fill_memory(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;

@@ -62,9 +62,9 @@ static lh_status evaluate(search_state *l, const lhi_orders *orders,
 }
 
 /* Simulates the last run's schedule and keeps it if it is the fastest so far.
- * The list scheduler models less than the simulator, so a run that is already
- * too late is skipped. A backward run packs passes toward the end and may start
- * earlier when simulated, so it gets a 1/64 margin. */
+ * The list scheduler models fewer delays than the simulator, so a run that
+ * already ends too late is skipped. A backward run packs passes toward the end
+ * and may start earlier when simulated, so it gets a margin of 1/64. */
 static lh_status evaluate_trial(search_state *l, lh_error *err)
 {
     int64_t ns, late = l->scheduler.is_backward ? l->best_ns / 64 : 0;
@@ -103,8 +103,8 @@ static bool is_over(const search_state *l)
 }
 
 /* Runs the list scheduler by greedy's rules, then alternately backward and
- * forward in time with due dates from the previous run, until nothing
- * changes. */
+ * forward in time with due dates from the previous run. Ends when nothing
+ * changes, or after ROUNDS pairs. `by`: caps and rules to use. */
 static lh_status try_rule(search_state *l, const attempt *by, lh_error *err)
 {
     lhi_list_scheduler_rules rules = {.caps = l->caps[by->shares],
@@ -150,8 +150,8 @@ static const attempt rules_shared[] = {
     {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
 
-/* Computes the caps (microbatches in flight per chunk) for each rule by which
- * chunks share their device's memory. */
+/* Computes the caps (microbatches in flight per chunk) for each of the N_SHARES
+ * rules by which a device's chunks share its memory. */
 static lh_status compute_shares(search_state *l, lh_error *err)
 {
     for (int i = NEAREST; i < N_SHARES; i++) {
@@ -167,9 +167,9 @@ static lh_status compute_shares(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Lowers each device's memory limit in the list scheduler by a quarter of a
- * forward's memory, where a microbatch still fits. Returns false if no device
- * has a limit. */
+/* Lowers each device's memory limit in the list scheduler by a quarter of its
+ * largest forward's memory, but not below one microbatch's peak. Returns false
+ * if no device has a limit. */
 static bool reduce_memory(search_state *l)
 {
     bool any = false;

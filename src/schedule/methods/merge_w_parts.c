@@ -36,8 +36,8 @@ typedef struct objective {
     int64_t makespan_ns;
 } objective;
 
-/* Checks whether schedule result a is better than b: it alone fits into
- * memory, or both or neither fit and a is faster. */
+/* Checks whether schedule result a is better than b: only a fits into memory,
+ * or a is faster and either both fit or neither does. */
 static bool is_better(objective a, objective b)
 {
     if (a.fits != b.fits)
@@ -117,8 +117,8 @@ static void place_all(merge_state *w, int which)
     }
 }
 
-/* Lets one merged W of device d run at the position of its part `part`;
- * `first`: index of its first part in the device's order. */
+/* Lets the merged W of device d whose first part is at index `first` of the
+ * device's order run at the position of its part number `part`. */
 static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;
@@ -218,7 +218,8 @@ static lh_status search(merge_state *w, lh_schedule **out, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the arrays per device, as long as the orders with divided W. */
+/* Allocates, per device, arrays as long as the device's order in the schedule
+ * with divided W. */
 static lh_status allocate(merge_state *w, lh_error *err)
 {
     w->n_devices = lh_schedule_n_devices(w->divided);
@@ -240,8 +241,8 @@ static lh_status allocate(merge_state *w, lh_error *err)
     return LH_OK;
 }
 
-/* Merges all W parts by search; without a pipeline, each W takes its last
- * part's position. */
+/* Merges the parts of every W by local search; without a pipeline, each W takes
+ * its last part's position. */
 static lh_status merge_parts(merge_state *w, lh_schedule **out, lh_error *err)
 {
     LHI_TRY(allocate(w, err));

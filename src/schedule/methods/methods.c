@@ -72,7 +72,8 @@ const char *lhi_method_about(uint32_t method)
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
 }
 
-/* Fails due to an unknown method name; the message lists the known ones. */
+/* Fails with LH_EINVAL because no scheduling method is called `name`; the
+ * message lists the known methods. */
 static lh_status report_unknown_name(const char *name, lh_error *err)
 {
     char names[256] = "";
@@ -131,8 +132,8 @@ static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
         lh_placement_name(placement), lh_placement_name(p->placement));
 }
 
-/* Fails unless the chunks run down the devices and back again, once or more
- * often (Wave). */
+/* Fails with LH_EUNSUPPORTED unless the chunks run down the devices and back
+ * again, once or more often (Wave placement). */
 static lh_status check_waves(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
@@ -151,8 +152,8 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
         "on each; with two per device this is placement wave");
 }
 
-/* Fails unless the pipeline has a placement that the method's chunk layout
- * permits. */
+/* Fails with LH_EUNSUPPORTED unless the pipeline has a placement of chunks on
+ * devices that the method supports. */
 static lh_status check_chunk_layout(const lh_pipeline *p,
                                     lhi_chunk_layout chunks, lh_error *err)
 {

@@ -21,15 +21,17 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
-/* Returns the microbatch count in the cursor's current round: `group`, or fewer
- * in the last round. */
+/* Returns the number of microbatches in the round at which the cursor is:
+ * w->group, or fewer in the last round. A round is a group of microbatches that
+ * a device runs on one chunk before the next chunk. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;
     return left < w->group ? left : w->group;
 }
 
-/* Returns the cursor's next pass, as kind `kind`, and advances the cursor. */
+/* Returns the pass of kind `kind` at the cursor, which walks a device's passes
+ * round by round, and advances it. */
 static lh_pass take_next_pass(round_cursor *w, lh_pass_kind kind)
 {
     assert(w->first < w->n);
@@ -55,8 +57,8 @@ static void put_pass(lhi_order *order, lh_pass pass)
                        pass.microbatch);
 }
 
-/* Returns how many forwards the cursor's device runs before its first
- * backward. */
+/* Returns how many forwards the device runs before its first backward, by
+ * Megatron's rule for interleaved 1F1B. */
 static uint32_t count_warmup(const round_cursor *w)
 {
     uint64_t group = w->group < w->n ? w->group : w->n;
@@ -67,7 +69,8 @@ static uint32_t count_warmup(const round_cursor *w)
 }
 
 /* Writes a device's order for the method "flexible": warm-up forwards,
- * alternating F and B, then the remaining B. */
+ * alternating F and B, then the remaining B. `forward`: cursor at the device's
+ * first forward. */
 static void put_flexible(lhi_order *order, round_cursor forward)
 {
     round_cursor backward = forward;
@@ -81,7 +84,8 @@ static void put_flexible(lhi_order *order, round_cursor forward)
     }
 }
 
-/* Appends cursor `d`'s next D and cursor `w`'s next W to a device's order. */
+/* Appends the D at cursor `d` and the W at cursor `w` to a device's order, and
+ * advances both. */
 static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 {
     put_pass(order, take_next_pass(d, LH_D));
@@ -89,7 +93,8 @@ static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 }
 
 /* Writes a device's order for the method "dorapp": warm-up forwards,
- * alternating F and D, then the remaining D; W runs later than its D. */
+ * alternating F and D, then the remaining D; W runs later than its D.
+ * `forward`: cursor at the device's first forward. */
 static void put_dora(lhi_order *order, round_cursor forward)
 {
     round_cursor d = forward, w;
@@ -149,8 +154,9 @@ static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
-/* Builds orders for all devices with function `put`. `passes`: passes per
- * chunk and microbatch. */
+/* Builds the orders of all devices with `put`, which writes one device's order;
+ * fails if they deadlock. `passes`: passes per chunk and microbatch, 2 with B
+ * or 3 with D and W. */
 static lh_status make_orders(const lh_pipeline *p,
                              const lh_method_options *options, uint32_t passes,
                              put_order *put, lhi_orders *out, lh_error *err)

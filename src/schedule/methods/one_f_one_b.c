@@ -26,9 +26,9 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
     return LH_OK;
 }
 
-/* Checks the memory limits with a one-microbatch order per device, which
- * already reaches the peak memory after warm-up. This avoids building an order
- * with thousands of passes that cannot fit. */
+/* Checks the memory limits with the 1F1B order of n_devices microbatches, whose
+ * warm-up already reaches the peak memory. This avoids building an order with
+ * thousands of passes that cannot fit. */
 static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;
@@ -52,8 +52,9 @@ lh_status lhi_1f1b(const lh_pipeline *pipeline,
     return put_orders(pipeline, out, err);
 }
 
-/* Returns the microbatch of a sequence's slice whose backward runs as number
- * `nth`: the sequences in order, the slices of each from last to first. */
+/* Returns the number of the slice (over all sequences) whose backward runs as
+ * number `nth` on a device. Sequences run in order, and the n_slices slices of
+ * each from last to first. */
 static uint32_t find_backward(uint32_t nth, uint32_t n_slices)
 {
     return nth - nth % n_slices + (n_slices - 1 - nth % n_slices);

@@ -140,8 +140,8 @@ extern const uint32_t lhi_n_methods;
 
 /* Returns the method called `name`; NULL: unknown, or `name` is NULL. */
 const lhi_method *lhi_method_find(const char *name);
-/* Returns the scheduling method that quick evaluations use instead of all
- * methods. */
+/* Returns the scheduling method that quick evaluations of candidates run, as
+ * representative of all methods. */
 const lhi_method *lhi_method_get_representative(void);
 
 /* Builds the orders of all devices with a scheduling method. LH_EUNSUPPORTED:
@@ -152,7 +152,8 @@ lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_method_options *options,
                                   lhi_orders *out, lh_error *err);
 
-/* Fails with LH_EUNSUPPORTED for an odd number of devices. */
+/* Fails with LH_EUNSUPPORTED if the pipeline has an odd number of devices,
+ * which two-directional methods do not support. */
 lh_status lhi_check_even_devices(const lh_pipeline *pipeline, lh_error *err);
 
 /* Checks whether a status means that the method does not apply to this

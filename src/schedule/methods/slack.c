@@ -9,9 +9,9 @@
 
 #include <inttypes.h>
 
-/* Computes warm-up forwards x per device by Adaptra's algorithm 1: starts with
- * the count that fits on the first device and decreases to 1 in steps that
- * differ by at most one, larger steps first. */
+/* Computes warm-up forwards x per device by Adaptra's algorithm 1. It starts
+ * with the count that fits on the first device and decreases to 1, in steps
+ * that differ by at most one, larger steps first. */
 static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
 {
     const lh_chunk *first = &p->chunks[0];
@@ -25,10 +25,10 @@ static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
         x[i] = x[i - 1] - (x[0] - 1) / steps - (i <= (x[0] - 1) % steps);
 }
 
-/* Computes warm-up forwards x per device by Adaptra's algorithm 2: the minimum
- * slackness (difference between neighbours) that absorbs each link's
- * round-trip delay, at least `least` (2 in the paper). The paper's upper clip
- * N - 2S is negative for short batches; here it is at least 2. */
+/* Computes warm-up forwards x per device by Adaptra's algorithm 2. It is the
+ * minimum slackness (difference between neighbours) that absorbs each link's
+ * round-trip delay, at least `least` (2 in the paper). The paper's upper clip N
+ * - 2S is negative for short batches; here it is at least 2. */
 static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least,
                                      uint32_t *x)
 {

@@ -37,8 +37,8 @@ typedef struct steady {
     int64_t best_ns;
 } steady;
 
-/* Returns the number of a pass among those of one microbatch: first all F,
- * then D or B, then W. */
+/* Returns the index of a pass in the pattern, the passes of one microbatch:
+ * first all F, then D or B, then W. */
 static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
                                 uint32_t chunk)
 {
@@ -46,8 +46,8 @@ static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
     return nth * p->n_chunks + chunk;
 }
 
-/* Returns the kind of pass number `pass` among those of one microbatch: all F,
- * then all backward passes, then all W. */
+/* Returns the kind of the pass with index `pass` in the pattern, the passes of
+ * one microbatch: all F, then all backward passes, then all W. */
 static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)
@@ -57,8 +57,9 @@ static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
     return p->joint ? LH_B : LH_D;
 }
 
-/* Places a pass from the repeated pattern in its device's first free slot from
- * slot `ready` on; returns the slot. */
+/* Places pass number `pass` of the repeated pattern in the first free slot
+ * (time interval of the cyclic pattern) of its device, from slot `ready` on.
+ * Returns the slot, counted from the microbatch's start. */
 static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
@@ -105,7 +106,7 @@ static void place_passes(steady *s, double tolerance)
 }
 
 /* Returns the first round from `round` on in which the device runs any pass;
- * INT64_MAX: none. `taken`: pass in each slot. */
+ * INT64_MAX: none. taken[i]: the pass that runs in slot i of a round. */
 static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
 {
     int64_t next = INT64_MAX;
@@ -119,8 +120,8 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     return next;
 }
 
-/* Writes a device's order: every microbatch repeats the pass pattern, each one
- * round (all slots in the pattern) after the previous microbatch. */
+/* Writes a device's order: every microbatch repeats the pattern of passes, one
+ * round (all slots of the pattern) after the previous microbatch. */
 static void put_order(const steady *s, uint32_t device, lhi_order *out)
 {
     uint32_t n = s->p->n_microbatches, C = s->p->n_chunks;
@@ -164,8 +165,8 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the tables, and computes the slot count per round and the slot's
- * duration. */
+/* Allocates the tables of slots. Computes the number of slots per round (the
+ * passes of one microbatch on the fullest device) and the slots' duration. */
 static lh_status allocate_tables(steady *s, lh_error *err)
 {
     const lh_pipeline *p = s->p;
@@ -210,8 +211,8 @@ static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Method "steady": a pass pattern in fixed slots that every microbatch repeats
- * one round later. */
+/* Method "steady": a pattern of passes in fixed slots (time intervals) that
+ * every microbatch repeats one round later. */
 lh_status lhi_steady(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)

@@ -17,8 +17,8 @@ typedef struct row {
     int64_t held, limit;
 } row;
 
-/* Appends the device's next pass of a kind to its order and updates its
- * memory. */
+/* Appends the next pass of a kind to the order of the row's device and updates
+ * the device's memory. */
 static void add_next_pass(row *r, lh_pass_kind kind)
 {
     uint32_t *next = kind == LH_F ? &r->f : kind == LH_D ? &r->d : &r->w;
@@ -28,8 +28,8 @@ static void add_next_pass(row *r, lh_pass_kind kind)
                               : r->chunk->mem_w;
 }
 
-/* Appends pending Ws, oldest first, until `more` bytes fit into memory or no W
- * is left. */
+/* Appends Ws whose D has run to the row's order, oldest first, until `more`
+ * bytes fit into the device's memory or no W is left. */
 static void run_pending_w(row *r, int64_t more)
 {
     while (r->w < r->d && r->held > r->limit - more)
@@ -59,7 +59,8 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
-/* Writes the orders of all devices for x[d] warm-up forwards on device d. */
+/* Writes the orders of all devices, with x[d] forwards on device d before its
+ * first D. */
 static void write_orders(const lh_pipeline *p, const uint32_t *x,
                          lhi_orders *out)
 {

@@ -38,8 +38,9 @@ typedef struct slot_plan {
     lhi_orders orders;
 } slot_plan;
 
-/* Adds one slot to a device's memory and pending W. Without W in the slots,
- * every free slot runs a pending W. */
+/* Updates *memory (activations of chunks) and *pending (D without their W) by
+ * the pass in one slot. Without has_w, slots have no W, and every free slot
+ * runs a pending W. */
 static void advance(const slot_pass *pass, bool has_w, int32_t *memory,
                     int32_t *pending)
 {
@@ -57,7 +58,9 @@ static void advance(const slot_pass *pass, bool has_w, int32_t *memory,
     }
 }
 
-/* Computes memory and pending W of every slot, and the largest memory. */
+/* Computes each device's activation memory and pending W at the end of every
+ * slot (time interval), and in v->limit the largest memory. has_w: W have slots
+ * of their own. */
 static void measure(slot_plan *v, bool has_w)
 {
     v->limit = 0;
@@ -74,7 +77,7 @@ static void measure(slot_plan *v, bool has_w)
     }
 }
 
-/* Removes the W of all slots. */
+/* Removes all W from the slots (time intervals) of all devices. */
 static void remove_w(slot_plan *v)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
@@ -83,8 +86,9 @@ static void remove_w(slot_plan *v)
                 v->rows[d].slots[t] = (slot_pass){0};
 }
 
-/* Puts the W into the first free slots after their D. `by_chunk`: W of the
- * first backward's chunk first; otherwise all W are FIRST_W. */
+/* Puts every W into a free slot (time interval) of its device after its D, as
+ * early as possible. by_chunk: W of the chunk whose D comes first in a
+ * microbatch take precedence; otherwise all W count as FIRST_W. */
 static void put_w(slot_plan *v, bool by_chunk)
 {
     for (uint32_t d = 0; d < v->n_devices; d++) {
@@ -106,8 +110,8 @@ static void put_w(slot_plan *v, bool by_chunk)
     }
 }
 
-/* Returns the slot of the D number `nth` of a device in time order, which is
- * before slot `before`. */
+/* Returns the slot (time interval) of D number `nth`, from 0, of a device in
+ * time order; it is before slot `before`. */
 static int64_t find_d(const slot_row *row, uint32_t nth, int64_t before)
 {
     for (uint32_t n = row->n_d; n > nth;) {
@@ -118,7 +122,8 @@ static int64_t find_d(const slot_row *row, uint32_t nth, int64_t before)
     return before;
 }
 
-/* Returns the first slot after the inputs of a pass in slot t. */
+/* Returns the first slot (time interval) on device d in which the pass in slot
+ * t could run, after the passes that produce its inputs. */
 static int64_t find_earliest(const slot_plan *v, uint32_t d, int64_t t)
 {
     const slot_row *row = &v->rows[d];
@@ -168,8 +173,9 @@ static bool update_memory(const slot_plan *v, slot_row *row, bool has_w,
     return true;
 }
 
-/* Moves the pass in slot t into the first free slot after its inputs in which
- * the device's memory stays within the limit. Returns its slot. */
+/* Moves the pass in slot t of device d into the first free slot (time interval)
+ * after its inputs with which the device's memory stays within v->limit. has_w:
+ * W have slots of their own. Returns the new slot. */
 static int64_t move_pass(slot_plan *v, uint32_t d, int64_t t, bool has_w)
 {
     slot_row *row = &v->rows[d];
@@ -186,9 +192,10 @@ static int64_t move_pass(slot_plan *v, uint32_t d, int64_t t, bool has_w)
     return t;
 }
 
-/* Moves the passes of warm-up and cool-down, in time order. The warm-up ends
- * with the first microbatch's last D; the cool-down begins after the first
- * device's last F. Passes of the warm-up move only if the slots have W. */
+/* Moves the passes of warm-up and cool-down into earlier free slots (the
+ * paper's squeezing), in time order. The warm-up ends with the first
+ * microbatch's last D; the cool-down begins after the first device's last F.
+ * Warm-up passes move only with has_w: W have slots of their own. */
 static void squeeze(slot_plan *v, bool has_w)
 {
     enum { WARM_UP, STEADY, COOL_DOWN } phase = WARM_UP;
@@ -220,8 +227,8 @@ static void squeeze(slot_plan *v, bool has_w)
         }
 }
 
-/* Moves every pass to the slot in which all its inputs are there and the
- * device's previous pass has ended. */
+/* Moves every pass to the first slot (time interval) in which all its inputs
+ * are available and the device's previous pass has ended. */
 static void compact(slot_plan *v)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
@@ -244,8 +251,8 @@ static void compact(slot_plan *v)
         }
 }
 
-/* Allocates the slots for a pattern that ends in slot `last` of its
- * microbatch. */
+/* Allocates the slots (time intervals) of all devices for a pattern in which a
+ * microbatch's last pass has slot `last`. */
 static lh_status allocate(slot_plan *v, int64_t last, lh_error *err)
 {
     lhi_arena *mem = v->orders.mem;
@@ -265,8 +272,9 @@ static lh_status allocate(slot_plan *v, int64_t last, lh_error *err)
     return v->rows ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Puts F and D of all microbatches into the slots of the pattern; `first`
- * computes the slots of the first microbatch on a device. */
+/* Puts F and D of all microbatches into the slots (time intervals) of the
+ * pattern. first(devices, d, slots) computes the slots of the first microbatch
+ * on device d; each later one is PERIOD slots behind. */
 static void put_pattern(slot_plan *v, void (*first)(int64_t devices, int64_t d,
                                                     int64_t slots[N_F_D]))
 {
@@ -282,7 +290,8 @@ static void put_pattern(slot_plan *v, void (*first)(int64_t devices, int64_t d,
     }
 }
 
-/* Appends the passes of all slots to the orders. */
+/* Appends the passes of all slots (time intervals), in time order, to the
+ * devices' orders. */
 static void write_orders(slot_plan *v)
 {
     static const uint8_t kinds[N_STREAMS] = {LH_F, LH_F, LH_D,
@@ -299,8 +308,9 @@ static void write_orders(slot_plan *v)
         }
 }
 
-/* Constructs the orders from a pattern whose first microbatch ends in slot
- * `last`. */
+/* Constructs the orders from a pattern in which the first microbatch's last
+ * pass has slot `last`. first(devices, d, slots) computes the slots of its F
+ * and D on device d. */
 static lh_status construct(const lh_pipeline *pipeline, int64_t last,
                            void (*first)(int64_t devices, int64_t d,
                                          int64_t slots[N_F_D]),
@@ -329,9 +339,9 @@ static lh_status construct(const lh_pipeline *pipeline, int64_t last,
     return LH_OK;
 }
 
-/* Computes the slots of the first microbatch for V-Half. With an even number
- * of devices the backward starts 3 slots later, so that no two passes share a
- * slot. */
+/* Computes the slots (time intervals) of the first microbatch's F and D on
+ * device d of `devices`, for V-Half. With an even number of devices the
+ * backward starts 3 slots later, so that no two passes share a slot. */
 static void compute_half_slots(int64_t devices, int64_t d, int64_t slots[N_F_D])
 {
     int64_t wait = devices % 2 == 0 ? 3 : 0;
@@ -341,8 +351,8 @@ static void compute_half_slots(int64_t devices, int64_t d, int64_t slots[N_F_D])
     slots[D_UP] = 6 * devices - 2 + wait - d;
 }
 
-/* Computes the slots of the first microbatch for V-Min; see
- * compute_half_slots(). */
+/* Computes the slots (time intervals) of the first microbatch's F and D on
+ * device d of `devices`, for V-Min, as compute_half_slots() does for V-Half. */
 static void compute_min_slots(int64_t devices, int64_t d, int64_t slots[N_F_D])
 {
     int64_t wait = devices % 3 == 0 ? 2 : 0;
@@ -352,7 +362,8 @@ static void compute_min_slots(int64_t devices, int64_t d, int64_t slots[N_F_D])
     slots[D_UP] = 4 * devices - 1 + wait - d;
 }
 
-/* Method "v-half": half the activations of 1f1b. */
+/* Method "v-half": a V of two chunks per device, with half of the activation
+ * memory of 1f1b (Qi et al., 2024). */
 lh_status lhi_v_half(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
@@ -362,7 +373,8 @@ lh_status lhi_v_half(const lh_pipeline *pipeline,
                      compute_half_slots, out, err);
 }
 
-/* Method "v-min": a third of the activations of 1f1b. */
+/* Method "v-min": a V of two chunks per device, with a third of the activation
+ * memory of 1f1b (Qi et al., 2024). */
 lh_status lhi_v_min(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)

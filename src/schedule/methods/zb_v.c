@@ -37,8 +37,9 @@ typedef struct v_plan {
     lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
-/* Returns the address of the end time of microbatch m's pass of a kind on
- * device d; leg 0 or 1: first or second chunk of the V. */
+/* Returns the address of the end time of a pass of kind `kind` on device d and
+ * microbatch m, in time units. `leg`: way of the V, 0 for the first chunk that
+ * the pass visits on the device, 1 for the second. */
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
                         uint32_t m)
 {
@@ -76,8 +77,8 @@ static void advance_time(v_plan *v, uint32_t d, int64_t end)
     dev->now = end;
 }
 
-/* Appends the device's next F or D on a leg to its order and updates its time
- * and memory. */
+/* Appends the device's next F or D on a leg (way down or up the V) to its
+ * order, and updates its time and memory. */
 static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -96,8 +97,8 @@ static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
                        get_chunk(v, kind, leg, d), m);
 }
 
-/* Appends the device's oldest pending W to its order and updates its time and
- * memory. */
+/* Appends the W of the device's oldest D without one to its order, and updates
+ * its time and memory. */
 static void put_w(v_plan *v, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -112,8 +113,8 @@ static void put_w(v_plan *v, uint32_t d)
 }
 
 /* Fills a device's wait before its next pass with Ws: as many as fit
- * completely, plus one that does not if the policy allows it and the wait
- * would be the device's longest. */
+ * completely. Adds one that does not if the policy allows it and the wait would
+ * be the device's longest. */
 static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -163,8 +164,9 @@ static void warm_up(v_plan *v)
     }
 }
 
-/* Returns the leg (0 or 1) on which the device runs its backward in this
- * round. */
+/* Returns the leg of the V (0: first half of the backward's path, 1: second) on
+ * which device d runs its next backward. Leg 1 if it has run fewer there and
+ * the input is available, otherwise 0. */
 static uint32_t choose_backward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[BACKWARD];
@@ -175,8 +177,8 @@ static uint32_t choose_backward_leg(const v_plan *v, uint32_t d)
     return get_input_time(v, BACKWARD, 1, d) >= 0;
 }
 
-/* Runs one backward per device, those on leg 1 first; legs[d]: leg of device
- * d. */
+/* Runs one backward per device, first on the devices whose leg (half of the
+ * path through the V) is 1; legs[d]: the leg of device d. */
 static void put_backwards(v_plan *v, unsigned char *legs)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
@@ -193,8 +195,9 @@ static void put_backwards(v_plan *v, unsigned char *legs)
         }
 }
 
-/* Returns the leg (0 or 1) on which the device runs its forward in this round;
- * 2: it runs none. */
+/* Returns the leg of the V (0: way down, 1: way back) on which device d runs
+ * its next forward; 2: none. Leg 1 if it has run fewer there and the input is
+ * available, else leg 0 if that input is available. */
 static uint32_t choose_forward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[FORWARD];

@@ -49,16 +49,16 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
-/* Returns the index of a chunk's and microbatch's pass in the simulation's
- * tables. */
+/* Returns the index of the pass of a chunk and microbatch in the event
+ * simulation's tables. */
 static size_t get_pass_index(const simulation *f, uint32_t chunk,
                              uint32_t microbatch)
 {
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
-/* Adds an event at time `at`, when the device may start a pass; LH_ENOMEM if
- * out of memory. */
+/* Adds an event at time `at` (ns) at which the device may start a pass;
+ * LH_ENOMEM if out of memory. */
 static lh_status push_event(simulation *f, uint32_t device, int64_t at,
                             lh_error *err)
 {
@@ -67,7 +67,7 @@ static lh_status push_event(simulation *f, uint32_t device, int64_t at,
     return lhi_fail_nomem(err);
 }
 
-/* Returns the time at which a message sent over `route` at time `at`
+/* Returns the time in ns at which a message sent over `route` at time `at`
  * arrives. */
 static int64_t compute_arrival(simulation *f, const lhi_route *route,
                                int64_t at)
@@ -140,8 +140,8 @@ static uint32_t find_d(const simulation *f, const device_state *dev,
     return LH_NONE;
 }
 
-/* Checks whether another microbatch may start: at most 2P (P devices) may be
- * in flight. */
+/* Checks whether another microbatch may start at time `now`: at most 2P may be
+ * in flight on P devices. */
 static bool may_start_microbatch(simulation *f, int64_t now)
 {
     while (f->n_left < f->d_next[0] && f->left_ns[f->n_left] <= now)

@@ -30,8 +30,8 @@ static void add_d_and_w(v_counts *v, uint32_t leg)
     add_next_pass(v, LH_W, leg);
 }
 
-/* Writes one device's order for ZB-V, phase by phase; the pipeline has 2
- * `devices` chunks. */
+/* Writes one device's order for ZB-V, phase by phase, in a V of 2 x `devices`
+ * chunks. */
 static void put_device(v_counts *v, uint32_t device, uint32_t devices)
 {
     uint32_t after = devices - device, least = 2 * devices - 1;
