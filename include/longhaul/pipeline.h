@@ -32,12 +32,14 @@ typedef enum lh_receives {
     LH_RECEIVES_LATE_FD, /* the same, but not delayed by preceding W passes */
 } lh_receives;
 
-/* Parses a pipeline; `name` appears in error messages. */
+/* Parses a pipeline/1 text; `name` appears in error messages. LH_EINPUT: `err`
+ * has line and key. Release *out with lh_pipeline_free(). */
 LH_API lh_status lh_pipeline_parse(const char *text, size_t len,
                                    const char *name, lh_pipeline **out,
                                    lh_error *err);
 
-/* Reads and parses a pipeline file. LH_EIO: it cannot be read. */
+/* Reads and parses a pipeline file. LH_EIO: it cannot be read. Release *out
+ * with lh_pipeline_free(). */
 LH_API lh_status lh_pipeline_read(const char *path, lh_pipeline **out,
                                   lh_error *err);
 
@@ -50,10 +52,11 @@ LH_API void lh_pipeline_free(lh_pipeline *pipeline);
 LH_API lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
                                     size_t *len, lh_error *err);
 
-/* Returns the device count. */
+/* Returns the number of devices in the pipeline. */
 LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
 
-/* Returns the chunk count. */
+/* Returns the number of chunks in the pipeline, over all devices and
+ * directions. */
 LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
 
 /* Returns the microbatch count per iteration; with two directions, of each. */

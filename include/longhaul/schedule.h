@@ -40,8 +40,9 @@ typedef struct lh_schedule lh_schedule;
 /* Frees a schedule; ignores NULL. */
 LH_API void lh_schedule_free(lh_schedule *schedule);
 
-/* Parses a schedule CSV, including PyTorch's: cells with communication actions
- * (SEND_F, RECV_B, UNSHARD, ...) are kept apart from the passes. */
+/* Parses a schedule CSV, also PyTorch's, whose cells with communication actions
+ * (SEND_F, RECV_B, UNSHARD, ...) are stored apart from the passes. `name`: file
+ * name in messages. Release *out with lh_schedule_free(). */
 LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
@@ -51,8 +52,8 @@ LH_API lh_status lh_schedule_parse(const char *text, size_t len,
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
 
-/* Formats the schedule's passes as CSV, one row per device; release *text with
- * lh_text_free(). */
+/* Formats the schedule's passes as CSV text of *len bytes, one row per device;
+ * release *text with lh_text_free(). */
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 
@@ -61,7 +62,7 @@ LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
-/* Returns the device count. */
+/* Returns the number of devices, one per row of the schedule. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
 
 /* Returns one device's passes in order and sets *n_passes. Borrowed. */

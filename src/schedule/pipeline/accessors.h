@@ -27,7 +27,8 @@ lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
 
 /* Returns the number of slices of a sequence; 1: sequences are whole. */
 uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline);
-/* Returns the share of attention in the durations of slices. */
+/* Returns the share of attention in the durations of slices; it grows with the
+ * slice's position in the sequence. */
 double lhi_pipeline_slice_attention(const lh_pipeline *pipeline);
 
 /* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs or sliced
@@ -40,24 +41,26 @@ lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
 lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
                                              const char *what, lh_error *err);
 
-/* Returns the number of data-parallel operations within the iteration. */
+/* Returns the number of data-parallel operations that passes launch within the
+ * iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 
-/* Returns how many all-gathers start at once when an iteration begins; 0:
- * all. */
+/* Returns the number of all-gathers that a device starts at once when an
+ * iteration begins; 0: all of them. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
-/* Returns the maximum occupancy of a data-parallel piece on a shared link; 0:
- * communication is not cut. */
+/* Returns the maximum time in ns for which a piece (slice of a data-parallel
+ * collective) occupies a shared link at once; 0: collectives are not cut. */
 int64_t lhi_pipeline_dp_piece_ns(const lh_pipeline *pipeline);
 
-/* Returns the order of messages and data-parallel pieces on shared links. */
+/* Returns the rule that orders messages and data-parallel pieces (slices of
+ * collectives) on shared links. */
 lh_dp_priority lhi_pipeline_dp_priority(const lh_pipeline *pipeline);
 
 /* Returns the number of datacenters in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 
-/* Returns the datacenter's name; borrowed. */
+/* Returns the name of datacenter number `site`; borrowed. */
 const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
 
 /* Returns the chunk placement on devices (UD, Loop, Wave, BD),

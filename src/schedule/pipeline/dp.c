@@ -13,8 +13,9 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
-/* Fails with LH_EINPUT due to data-parallel operation `i`; the formatted
- * message has the operation's line if it comes from a file. */
+/* Fails with LH_EINPUT because data-parallel operation `i` is invalid, with the
+ * formatted message. It begins with the operation's file position if `origin`
+ * has one. */
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
 {
@@ -31,8 +32,9 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                     text);
 }
 
-/* Checks that pass `at`, named `what` in errors, exists and runs on operation
- * i's device; errors have the file position. */
+/* Checks that the pass `at`, named `what` in errors, exists and runs on the
+ * device of operation `op`, which has number i. Errors have the file position.
+ * */
 static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
                              const lh_dp_pass *at, const char *what,
                              const lhi_pipeline_origin *origin, uint32_t i,
@@ -68,8 +70,9 @@ const char *lh_dp_kind_name(lh_dp_kind kind)
     return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
 }
 
-/* Checks that an operation's direction (forward or backward) and the pass that
- * launches it are possible for its kind. */
+/* Checks that an operation's kind agrees with its direction (all-gather or
+ * reduce-scatter) and its launching pass, and that its share is above 0 and at
+ * most 1. An operation without kind and share is valid. */
 static lh_status check_kind(const lh_dp_op *op,
                             const lhi_pipeline_origin *origin, uint32_t i,
                             lh_error *err)
@@ -130,8 +133,8 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Returns the index of the pass at which a data-parallel operation launches or
- * must be done. */
+/* Returns the index of a pass among the passes at which data-parallel
+ * operations launch or must be done (by chunk, microbatch and direction). */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);

@@ -6,8 +6,9 @@ typedef struct mixer {
     uint64_t a, b;
 } mixer;
 
-/* Mixes a word into two independent hashes: SplitMix64's finalizer (Steele, Lea
- * and Flood, 2014) and FNV-1a over words. */
+/* Mixes a word into both hashes of the mixer, which are independent:
+ * SplitMix64's finalizer (Steele, Lea and Flood, 2014) and FNV-1a over words.
+ * */
 static void mix(mixer *m, uint64_t word)
 {
     uint64_t x = m->a + word + UINT64_C(0x9e3779b97f4a7c15);
@@ -60,8 +61,8 @@ static void mix_route(mixer *m, const lhi_route *r)
     mix(m, r->link);
 }
 
-/* Adds a link and its resource to the hash, including links that no
- * neighbouring chunks use; searches have none. */
+/* Adds a link and the number of its resource (links with equal names share one)
+ * to the hash. */
 static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
 {
     mix(m, (uint64_t)l->from << 32 | l->to);

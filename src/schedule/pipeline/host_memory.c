@@ -68,8 +68,8 @@ static lh_status build_with_host_memory(const lh_pipeline *p,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Stores in the pipeline `roomy`, whose memory limits include host memory, the
- * devices' own limits, which are `p`'s. */
+/* Stores the devices' own memory limits, those of `p`, in the pipeline `roomy`,
+ * whose memory limits include host memory. */
 static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                      lh_error *err)
 {

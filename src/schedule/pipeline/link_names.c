@@ -35,7 +35,7 @@ static uint32_t mark_named(const lhi_link_list *list, const char *name,
 }
 
 /* Sets hit[i] for links called a>b (`back`: b>a), where `name` is "a-b" and its
- * dash has index `at`. Returns whether there are any; `hit` NULL: only checks
+ * dash has index `at`. Returns whether there are any. `hit` NULL: only returns
  * that. */
 static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
                          bool back, bool *hit)

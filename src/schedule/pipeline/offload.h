@@ -25,9 +25,10 @@ typedef struct lhi_offload_copy {
     uint32_t at, before;
 } lhi_offload_copy;
 
-/* Lists the offload copies in one iteration on the device whose `count` passes
- * begin at `order`, `stride` bytes apart. `out` needs capacity for two per F;
- * `scratch` for lhi_count_offload_scratch() numbers. Returns the copy count. */
+/* Lists the offload copies (activations to host storage and back) of one
+ * iteration on a device. Its `count` passes begin at `order`, `stride` bytes
+ * apart. `out` needs capacity for two copies per F; `scratch` for
+ * lhi_count_offload_scratch() numbers. Returns the number of copies. */
 uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
                                  size_t stride, uint32_t count,
                                  uint32_t *scratch, lhi_offload_copy *out);

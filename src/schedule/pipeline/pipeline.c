@@ -197,8 +197,9 @@ static lh_status check_links(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Checks that the sum over all work and messages, an upper bound on any
- * makespan, is below 2^53 ns, the limit of exact doubles in traces. */
+/* Checks that the sum of all pass and message times, an upper bound on any
+ * makespan, is below 2^53 ns. Up to this limit doubles in trace files are
+ * exact. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -338,8 +339,9 @@ static lh_status reject_duplicate_links(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Returns the message route from device `from` to device `to`: no message if
- * they are equal; without a link, no transfer time and no latency. */
+/* Returns the route of messages from device `from` to device `to`. It carries
+ * no message if they are equal; without a link between them, transfer time and
+ * latency are 0. */
 static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
                             uint32_t from, uint32_t to)
 {
@@ -376,8 +378,9 @@ static lh_placement find_placement(const lh_pipeline *p)
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
 }
 
-/* Computes the derived members: link resources, routes, data-parallel
- * operations and placement; checks the sum over all times. */
+/* Computes the members of a pipeline that follow from its description: link
+ * resources, routes, data-parallel operations and placement. Checks the sum of
+ * all times. */
 static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                         const lhi_pipeline_origin *origin, lh_error *err)
 {

@@ -119,7 +119,8 @@ static inline uint32_t lhi_get_copy(const lh_pipeline *p, uint32_t chunk)
                              : chunk - half;
 }
 
-/* Blocks link `link`'s resource for messages until until_ns. */
+/* Blocks all messages on the resource of link number `link` until until_ns,
+ * counted from the iteration's start. */
 lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
                                   int64_t until_ns, lh_error *err);
 
@@ -178,9 +179,10 @@ static inline bool lhi_shares_link(const lh_pipeline *p, uint32_t device)
 extern const char *const lhi_dp_priority_names[];
 /* lh_dp_kind names, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
-/* Finds the links that data-parallel communication shares with messages, and
- * copies the rules for them; call it after copying the data-parallel link
- * names and naming the resources. */
+/* Finds the links that data-parallel communication shares with messages. Copies
+ * the rules for these links: the longest piece of a collective, and the
+ * priority. Call it after copying the data-parallel link names and naming the
+ * resources. */
 lh_status lhi_pipeline_find_shared_links(lh_pipeline *p,
                                          const lh_pipeline_desc *desc,
                                          const lhi_pipeline_origin *origin,
@@ -221,8 +223,8 @@ lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
 typedef struct lhi_fingerprint {
     uint64_t a, b;
 } lhi_fingerprint;
-/* Computes a pipeline's fingerprint, a hash by which searches recognise equal
- * pipelines. */
+/* Computes a pipeline's fingerprint, a hash over everything that affects its
+ * schedules. Searches use it to recognise equal pipelines. */
 lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
 
 /* Fails with LH_EINFEASIBLE: the device needs `need` memory, above its limit;

@@ -33,8 +33,8 @@ int64_t lhi_schedule_measure_overlap(const lh_schedule *schedule,
                                      const lh_pipeline *pipeline,
                                      uint32_t device);
 
-/* Parses a decimal number smaller than `below` from the text between `at` and
- * `end`. Returns the position after it, or NULL if there is none. */
+/* Parses a decimal number smaller than `below`, between `at` and `end`, into
+ * *out. Returns the position after it, or NULL if there is none. */
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out);
 /* Parses a pass in lh_pass_format() format, within a pipeline's limits. Returns

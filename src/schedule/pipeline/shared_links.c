@@ -42,9 +42,9 @@ static void add_resource(lh_pipeline *p, uint32_t device, uint32_t resource)
     p->shared[(*end)++] = resource;
 }
 
-/* Appends the link resources that a device's data-parallel link `name` names:
- * the whole name, or the parts between " + " that are link names. `part`:
- * scratch for one part. */
+/* Adds the link resources that `name`, a device's data-parallel link, denotes
+ * to the device's shared resources. They are the link of this name, or the
+ * links whose names `name` joins by " + ". `part`: scratch for one name. */
 static void add_named_resources(lh_pipeline *p, uint32_t device,
                                 const char *name, char *part)
 {
@@ -65,8 +65,9 @@ static void add_named_resources(lh_pipeline *p, uint32_t device,
     }
 }
 
-/* Adds the pieces of a communication on a shared link to *total. Returns false
- * if they are too many. */
+/* Adds to *total the number of pieces into which a communication of chunk
+ * `chunk` is cut, if its device shares a link with messages. A piece is a slice
+ * of at most p->dp_piece_ns. Returns false if the numbers exceed the limits. */
 static bool count_pieces(const lh_pipeline *p, uint32_t chunk,
                          int64_t transfer_ns, uint64_t *total)
 {
@@ -79,7 +80,8 @@ static bool count_pieces(const lh_pipeline *p, uint32_t chunk,
     return n <= MAX_PIECES && *total <= MAX_ALL_PIECES;
 }
 
-/* Checks the longest piece and the number of pieces. */
+/* Checks the longest piece, into which collectives on shared links are cut:
+ * LH_EINPUT if it is negative, or so short that there are too many pieces. */
 static lh_status check_pieces(const lh_pipeline *p,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {

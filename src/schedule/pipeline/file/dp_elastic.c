@@ -20,7 +20,8 @@ typedef struct elastic_text {
     uint32_t scatter, forward, backward;
 } elastic_text;
 
-/* Checks that a share is from 0 to 1; reports the key's position otherwise. */
+/* Checks that `share`, the value of `key` in the map, is from 0 to 1. LH_EINPUT
+ * with the key's position otherwise. */
 static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
                              const char *key, double share, lh_error *err)
 {
@@ -91,8 +92,8 @@ static const lhi_schema_field elastic_rows[] = {
 const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
-/* Fails unless chunk c is on device c mod P, with the same chunk count on every
- * device. */
+/* Fails with LH_EINPUT at `node` unless the placement is a loop: chunk c is on
+ * device c mod P, with equally many chunks on all P devices. */
 static lh_status require_loop(const lhi_read_context *r,
                               const lh_pipeline_desc *d, const lhi_node *node,
                               lh_error *err)
@@ -107,9 +108,9 @@ static lh_status require_loop(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Copies the `n` generated data-parallel operations `made` into the pipeline
- * description `text`; errors in them refer to the position of the key
- * `elastic`. */
+/* Copies the n data-parallel operations `made`, which an elastic plan
+ * generated, into the pipeline description `text`. Errors in them refer to
+ * `node`, the position of the key `elastic`. */
 static lh_status copy_operations(const lhi_read_context *r,
                                  const lhi_node *node, const lh_dp_op *made,
                                  uint32_t n, lhi_pipeline_text *text,
@@ -129,9 +130,9 @@ static lh_status copy_operations(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Builds the elastic plan from the sizes and shares in `wanted` and copies its
- * data-parallel operations into the description; errors have the position of
- * the key `elastic`. */
+/* Builds the elastic plan from the group sizes and shares in `wanted`, and adds
+ * its data-parallel operations to the pipeline description `text`. Errors refer
+ * to `node`, the position of the key `elastic`. */
 static lh_status build_operations(const lhi_read_context *r,
                                   const lhi_node *node,
                                   const lh_elastic_case *given,
@@ -156,8 +157,9 @@ static lh_status build_operations(const lhi_read_context *r,
     return status;
 }
 
-/* Converts the key 'elastic' into data-parallel operations, which are added to
- * `text`; passes have chunk 0's durations. */
+/* Expands the parsed key `elastic` (enqueue and dequeue groups, partial
+ * sharding) into data-parallel operations and times, which are added to `text`.
+ * All passes count with chunk 0's durations. */
 static lh_status expand_elastic(const lhi_read_context *r, const lhi_node *map,
                                 const elastic_text *e, lhi_pipeline_text *text,
                                 lh_error *err)

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the largest valid chunk index (schema callback). */
+/* Returns the largest valid chunk index: the upper limit of a file's key
+ * (schema callback). */
 static int64_t get_last_chunk(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
@@ -30,8 +31,8 @@ static const lhi_schema_field chunk_rows[] = {
 static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
-/* Copies the data-parallel times of the list into the chunks; fails if a chunk
- * appears twice. */
+/* Copies the data-parallel times that `list` gives per chunk into the
+ * description's chunks; LH_EINPUT: a chunk appears twice. */
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
 {
@@ -65,8 +66,9 @@ static bool has_communication(const lhi_pipeline_text *text,
     return any;
 }
 
-/* Copies a chunk's data-parallel link name to its device; fails for an invalid
- * name, a chunk without communication, or another name for the device. */
+/* Copies the data-parallel link name of one chunk's map `item` to links[] of
+ * its device. LH_EINPUT: an invalid name, a chunk without data-parallel
+ * communication, or another name for the device. */
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
                           const lhi_pipeline_text *text, const char **links,
                           lh_error *err)
@@ -96,8 +98,8 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
     return LH_OK;
 }
 
-/* Sets the data-parallel link names on all devices; requires that the
- * operations are known. */
+/* Sets the data-parallel link names of all devices from a list with one map per
+ * chunk. The operations must have been read. */
 static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
                            lhi_pipeline_text *text, lh_error *err)
 {
@@ -202,8 +204,8 @@ static json_t *write_kind(const void *owner, const void *context)
                                  : json_string(lh_dp_kind_name(op->kind));
 }
 
-/* Sets a data-parallel operation's defaults: one bucket, needed by no pass
- * (schema callback). */
+/* Sets a data-parallel operation's defaults before its keys are read: one
+ * bucket, needed by no pass (schema callback). */
 static void start_operation(const lhi_read_context *r, void *it)
 {
     lh_dp_op *op = it;

@@ -24,7 +24,7 @@ extern const lhi_schema lhi_pipeline_schema; /* for lhi_pipeline_text */
 /* Reads a pipeline from a map in format pipeline/1 inside a larger document. */
 lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
                                  lh_pipeline **out, lh_error *err);
-/* Writes a pipeline as JSON. */
+/* Converts a pipeline to JSON in format pipeline/1; the caller owns *out. */
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
 
@@ -81,15 +81,16 @@ typedef struct lhi_pipeline_text {
 extern const lhi_schema lhi_chunk_schema; /* lh_chunk: passes and memory */
 extern const lhi_schema lhi_dp_groups_schema;
 
-/* Reads the shorthand for equal chunks and expands it (schema callback). */
+/* Reads the shorthand `uniform`, which describes equal chunks, and expands it
+ * to all chunks (schema callback). */
 lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
                            void *text, lh_error *err);
 /* Reads the shorthand `datacenters`, which assigns devices and creates the
  * links between datacenters (schema callback). */
 lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *text, lh_error *err);
-/* Reads the key `elastic` in a pipeline file into data-parallel operations
- * (schema callback). */
+/* Reads the key `elastic` of a pipeline file, and adds the data-parallel
+ * operations of this plan to the pipeline description (schema callback). */
 lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *text, lh_error *err);
 extern const lhi_schema lhi_uniform_schema, lhi_datacenters_schema,

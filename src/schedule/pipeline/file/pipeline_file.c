@@ -25,7 +25,8 @@ static const lhi_schema link_table = {LHI_ROWS("link", lh_link, link_rows)};
 
 /* --- sites and limits ---------------------------------------------------- */
 
-/* Returns the largest valid device index (schema callback). */
+/* Returns the largest valid device index: the upper limit of a file's key
+ * (schema callback). */
 static int64_t get_last_device(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
@@ -77,8 +78,8 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Lists each datacenter's devices for writing; datacenters without devices are
- * written too. */
+/* Lists the devices of each datacenter in `text`, for the key `sites`;
+ * datacenters without devices are written too. */
 static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -141,8 +142,8 @@ static json_t *write_limits(const void *owner, const void *context)
 
 /* --- overlap -------------------------------------------------------------- */
 
-/* Reads the duration of an overlapped F and B, relative to their sum (schema
- * callback). */
+/* Reads the key `overlap`: the duration of an F and a B that run as one pass,
+ * relative to their sum (schema callback). */
 static lh_status read_overlap(const lhi_read_context *r, const lhi_node *map,
                               void *owner, lh_error *err)
 {
@@ -160,7 +161,8 @@ static lh_status read_overlap(const lhi_read_context *r, const lhi_node *map,
                         "and B one after the other");
 }
 
-/* Writes the key `overlap` (schema callback). */
+/* Writes the key `overlap`, the relative duration of F and B that run as one
+ * pass (schema callback). */
 static json_t *write_overlap(const void *owner, const void *context)
 {
     (void)context;
@@ -180,7 +182,8 @@ static const lhi_schema_field slice_rows[] = {
 static const lhi_schema slice_table = {
     LHI_ROWS("slices", lh_pipeline_desc, slice_rows)};
 
-/* Reads the slices of sequences (schema callback). */
+/* Reads the key `slices`: the parts of a sequence that pass the pipeline like
+ * microbatches, and attention's share (schema callback). */
 static lh_status read_slices(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {
@@ -188,7 +191,8 @@ static lh_status read_slices(const lhi_read_context *r, const lhi_node *map,
                            &((lhi_pipeline_text *)owner)->desc, err);
 }
 
-/* Writes the key `slices` (schema callback). */
+/* Writes the key `slices`, the parts into which sequences are split (schema
+ * callback). */
 static json_t *write_slices(const void *owner, const void *context)
 {
     (void)context;
@@ -203,8 +207,8 @@ static json_t *write_slices(const void *owner, const void *context)
 
 static const char *const backwards[] = {"split", "joint", NULL};
 
-/* Checks that the document defines chunks and at most one of 'sites' and
- * 'datacenters'; assigns the sites (schema callback). */
+/* Checks that the document defines chunks and at most one of the keys 'sites'
+ * and 'datacenters', and assigns devices to sites (schema callback). */
 static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
@@ -261,8 +265,8 @@ const lhi_schema lhi_pipeline_schema = {
 
 /* --- reading ------------------------------------------------------------- */
 
-/* Reads a pipeline document into `text`, with positions for later errors;
- * memory belongs to `mem`. */
+/* Reads a pipeline document into `text`, the form of its file, with the
+ * positions of keys for later errors. Memory belongs to `mem`. */
 static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_pipeline_text *text,
                            lh_error *err)
@@ -282,8 +286,9 @@ static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Fails if the document has a rule for shared links, `piece` or `priority`, but
- * no data-parallel communication shares a link. */
+/* Fails if the document has a rule for shared links, `piece` (longest slice of
+ * a collective) or `priority`, but no data-parallel communication shares a link
+ * with messages. */
 static lh_status check_shared_rules(const lhi_doc *doc, const lhi_node *map,
                                     const lh_pipeline *p, lh_error *err)
 {
@@ -370,9 +375,10 @@ static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Lists the chunks with data-parallel times or operations, which are written
- * under 'data_parallel'. A device's link name is written with its chunks that
- * have times, or else with the first chunk that has operations. */
+/* Lists the chunks to write under 'data_parallel': those with data-parallel
+ * times or latency. A device's link name is written with its chunks that have
+ * times, or else with the first of its chunks that has operations, which is
+ * then listed too. */
 static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
                                 lh_error *err)
 {
@@ -403,8 +409,8 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Describes a pipeline in its file's form; memory belongs to the pipeline and
- * to `mem`. */
+/* Converts a pipeline to `text`, the form in which its file is written. The
+ * result's memory belongs to the pipeline and to `mem`. */
 static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
                             lhi_pipeline_text *text, lh_error *err)
 {

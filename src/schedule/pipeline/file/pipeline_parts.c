@@ -62,6 +62,8 @@ lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r,
     return chunks;
 }
 
+/* Returns an array of the list's items by index, for error positions, allocated
+ * in r->mem; NULL: out of memory. */
 const lhi_node **lhi_list_nodes(const lhi_read_context *r, const lhi_node *list)
 {
     const lhi_node **nodes = LHI_NEW(r->mem, const lhi_node *, list->n_items);

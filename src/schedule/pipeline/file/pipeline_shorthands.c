@@ -31,8 +31,9 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE, BD };
 static const char *const placements[] = {"ud", "loop", "wave", "bd", NULL};
 
-/* Sets a missing chunk count per device to the placement's default, and checks
- * that the number fits the placement (schema callback). */
+/* Sets a missing number of chunks per device to the placement's default. Checks
+ * that it suits the placement and that all chunks are within the limit (schema
+ * callback). */
 static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -120,8 +121,8 @@ typedef struct pair {
     uint32_t from, to, nth;
 } pair;
 
-/* Compares device pairs by sending device, receiving device, then position,
- * for qsort(). */
+/* Compares pairs of devices by sending device, receiving device, then position
+ * in chunk order, for qsort(). */
 static int compare_ends(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
@@ -132,17 +133,17 @@ static int compare_ends(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Compares device pairs by the position of their chunks in chunk order, for
- * qsort(). */
+/* Compares pairs of devices with neighbouring chunks by the index of these
+ * chunks, for qsort(). */
 static int compare_nth(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Finds the pairs of devices in different groups (datacenters) with
- * neighbouring chunks, each once (a wave visits each twice), in chunk order;
- * returns their number. */
+/* Stores in pairs[] the pairs of devices in different groups that have
+ * neighbouring chunks, each pair once (a wave visits each twice), in chunk
+ * order. group[d]: the datacenter of device d. Returns their number. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
@@ -170,9 +171,10 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
     return kept;
 }
 
-/* Creates one link, with the times of `model`, per pair of neighbouring chunks
- * in different groups (datacenters). Links between the same ordered pair of
- * groups have the same name, and hence share a resource. */
+/* Creates a link with the times of `model` for each pair of devices that have
+ * neighbouring chunks and are in different groups. group[d]: the datacenter of
+ * device d. Links between the same ordered pair of datacenters get the same
+ * name, and hence share a resource. */
 static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)

@@ -43,8 +43,9 @@ static span trim(span s)
     return s;
 }
 
-/* Removes the part before the first `separator` from `rest` and returns it; at
- * the text's end there may be no separator. */
+/* Removes the text before the first `separator` from the front of `rest`, and
+ * the separator, and returns that text. Without a separator it returns all of
+ * `rest`. */
 static span cut_part(span *rest, char separator)
 {
     const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
@@ -64,8 +65,8 @@ static bool skip_text(span *s, const char *text)
     return true;
 }
 
-/* Fails due to an invalid cell; the message has file, line, cell number and the
- * cell's first 40 bytes. */
+/* Fails with LH_EINPUT because a cell is invalid, for the reason `why`. The
+ * message has file, line, cell number and the cell's first 40 bytes. */
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
                            const char *why)
 {
@@ -143,8 +144,8 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the count of parts between `separators` in a CSV row that have at
- * least `least` characters, plus one for the part being read. */
+/* Counts the parts of a CSV row between any of the two `separators` that have
+ * at least `least` characters, plus one: an upper bound for an array. */
 static size_t count_parts(span row, const char *separators, ptrdiff_t least)
 {
     const char *from = row.at;
@@ -157,9 +158,9 @@ static size_t count_parts(span row, const char *separators, ptrdiff_t least)
     return n + (row.end - from >= least);
 }
 
-/* Stores the current CSV cell's number for each new pass, number `before` to
- * `after` - 1, in *found (capacity `most`). *found stays NULL while passes and
- * cells correspond one to one. */
+/* Records the current CSV cell as origin of passes number `before` to `after` -
+ * 1, in *found (capacity `most`). *found stays NULL while every cell has been
+ * one pass, since the numbers then agree. */
 static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
                             uint32_t before, uint32_t after, uint32_t **found,
                             lh_error *err)
@@ -208,7 +209,8 @@ static uint32_t count_lines(span text)
     return n;
 }
 
-/* Reads one pass row per device into the schedule. */
+/* Reads the rows of a schedule CSV, one per device, into the schedule `s`;
+ * `name`: file name in messages. */
 static lh_status read_rows(lh_schedule *s, span text, const char *name,
                            lh_error *err)
 {
@@ -265,7 +267,8 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Reads a row of message orders: the link's name, then passes. */
+/* Reads one row of a links file, the order of messages on a link: the link's
+ * name, then the passes that send them. */
 static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                                lh_link_order *out, lh_error *err)
 {
@@ -295,8 +298,8 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     return LH_OK;
 }
 
-/* Adds the message orders in a links file's text (one row per link) to a
- * schedule under construction. */
+/* Adds the message orders in the text of a links file, one row per link, to the
+ * schedule `s` under construction. */
 static lh_status read_links(lh_schedule *s, span text, const char *name,
                             lh_error *err)
 {
@@ -352,8 +355,8 @@ static char *make_links_path(const char *path)
     return links;
 }
 
-/* Reads the links' message orders from the file beside the schedule's; a
- * missing file means that there are none. */
+/* Adds the message orders of links from S.links.csv, beside the schedule's file
+ * `path`; without such a file there are none. */
 static lh_status read_links_file(lh_schedule *s, const char *path,
                                  lh_error *err)
 {
@@ -402,7 +405,8 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
     return LH_OK;
 }
 
-/* Appends n passes, separated by commas; overlapped pairs are one cell. */
+/* Appends n passes as CSV cells, separated by commas; an overlapped pair is one
+ * cell. */
 static void add_passes(lhi_text *out, const lh_pass *passes, uint32_t n)
 {
     char cell[LH_PASS_TEXT_SIZE];
@@ -451,8 +455,8 @@ lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
-/* Writes the message orders beside the schedule's file, or removes that file
- * if there are none. */
+/* Writes the message orders of links to S.links.csv beside the schedule's file
+ * `path`. Removes that file if there are none. */
 static lh_status write_links_file(const lh_schedule *schedule, const char *path,
                                   lh_error *err)
 {

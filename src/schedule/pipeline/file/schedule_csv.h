@@ -8,13 +8,15 @@
 
 #include <stddef.h>
 
-/* Parses the text in S.csv and, unless NULL, in S.links.csv. */
+/* Parses a schedule from the texts of S.csv (`rows`) and S.links.csv (`links`;
+ * NULL: none). `name`: file name in messages. */
 lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
                                   const char *links, size_t links_len,
                                   const char *name, lh_schedule **out,
                                   lh_error *err);
 
-/* Formats the links' message orders as CSV; *text is NULL if there are none. */
+/* Formats the links' message orders as CSV text of *len bytes; *text is NULL if
+ * there are none. Release it with lh_text_free(). */
 lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 

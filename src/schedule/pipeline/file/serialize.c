@@ -19,8 +19,9 @@ typedef struct order_shape {
     bool bad, no_memory;
 } traversal;
 
-/* Reads a decimal number that ends with the character `stop`. Returns 0 and
- * sets w->bad if there is no number or it overflows. */
+/* Reads a decimal number, and the character `stop` behind it, from the
+ * serialised text. Returns 0 and sets w->bad if there is no number or it
+ * overflows. */
 static int64_t read_number(traversal *w, char stop)
 {
     uint64_t value = 0;
@@ -40,8 +41,8 @@ static int64_t read_number(traversal *w, char stop)
     return minus ? -(int64_t)value : (int64_t)value;
 }
 
-/* Writes the number *value to the text or, when reading, sets it from the
- * text. */
+/* Appends the number *value to the serialised text or, when reading, sets it
+ * from that text. */
 static void traverse_number(traversal *w, int64_t *value)
 {
     if (w->out)
@@ -50,8 +51,8 @@ static void traverse_number(traversal *w, int64_t *value)
         *value = read_number(w, ' ');
 }
 
-/* Writes or reads an unsigned number; sets w->bad if a number read exceeds 32
- * bits. */
+/* Appends the unsigned number *value to the serialised text or, when reading,
+ * sets it; sets w->bad if a number read exceeds 32 bits. */
 static void traverse_index(traversal *w, uint32_t *value)
 {
     int64_t wide = *value;
@@ -62,7 +63,8 @@ static void traverse_index(traversal *w, uint32_t *value)
         *value = (uint32_t)wide;
 }
 
-/* Writes or reads a boolean as 0 or 1. */
+/* Appends the boolean *value as 0 or 1 to the serialised text or, when reading,
+ * sets it. */
 static void traverse_flag(traversal *w, bool *value)
 {
     int64_t wide = *value;
@@ -70,8 +72,8 @@ static void traverse_flag(traversal *w, bool *value)
     *value = wide != 0;
 }
 
-/* Writes or reads a text with its length, -1 for NULL; a text that is read
- * belongs to the arena. */
+/* Appends the string *value with its length, -1 for NULL, to the serialised
+ * text or, when reading, sets it to a copy in the arena. */
 static void traverse_text(traversal *w, const char **value)
 {
     if (w->out) {
@@ -91,9 +93,9 @@ static void traverse_text(traversal *w, const char **value)
     w->p += len + 1;
 }
 
-/* Returns the array whose elements are written or read next: the existing one
- * `have`, or when reading a new one with `n` `size`-byte items. Returns NULL if
- * it is empty or larger than the remaining text permits. */
+/* Returns the array of n items, `size` bytes each, that is written or read
+ * next: the existing array `have` or, when reading, a new one. NULL: n is 0, or
+ * larger than the remaining text permits. */
 static void *traverse_items(traversal *w, const void *have, uint32_t n,
                             size_t size)
 {
@@ -108,7 +110,8 @@ static void *traverse_items(traversal *w, const void *have, uint32_t n,
     return made;
 }
 
-/* Writes or reads all chunks. */
+/* Writes or reads all chunks of the pipeline description, depending on the
+ * traversal's direction. */
 static void walk_chunks(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_chunks);
@@ -126,7 +129,8 @@ static void walk_chunks(traversal *w, lh_pipeline_desc *d)
     d->chunks = c;
 }
 
-/* Writes or reads all links. */
+/* Writes or reads all links of the pipeline description, depending on the
+ * traversal's direction. */
 static void walk_links(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_links);
@@ -141,7 +145,8 @@ static void walk_links(traversal *w, lh_pipeline_desc *d)
     d->links = l;
 }
 
-/* Writes or reads the datacenters' names. */
+/* Writes or reads the datacenters' names, depending on the traversal's
+ * direction. */
 static void walk_sites(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_sites);
@@ -151,7 +156,8 @@ static void walk_sites(traversal *w, lh_pipeline_desc *d)
     d->sites = s;
 }
 
-/* Writes or reads n unsigned numbers. */
+/* Appends the array *list of n unsigned numbers to the serialised text or, when
+ * reading, sets *list to a new array. */
 static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
 {
     uint32_t *at = traverse_items(w, *list, n, sizeof *at);
@@ -160,8 +166,8 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
     *list = at;
 }
 
-/* Writes or reads the length of a per-device list: the number of devices, or 0
- * without a list. */
+/* Writes or reads whether a per-device list exists. Returns its length: the
+ * number of devices, or 0 without a list. */
 static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
                                       const void *list)
 {
@@ -170,7 +176,8 @@ static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
     return there ? d->n_devices : 0;
 }
 
-/* Writes or reads the memory limits and their unit. */
+/* Writes or reads the memory limits and their unit, depending on the
+ * traversal's direction. */
 static void walk_limits(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t n = traverse_device_count(w, d, d->memory_limits);
@@ -181,7 +188,8 @@ static void walk_limits(traversal *w, lh_pipeline_desc *d)
     traverse_text(w, &d->memory_unit);
 }
 
-/* Writes or reads the data-parallel link names. */
+/* Writes or reads the devices' data-parallel link names, depending on the
+ * traversal's direction. */
 static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t n = traverse_device_count(w, d, d->dp_links);
@@ -191,7 +199,8 @@ static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
     d->dp_links = at;
 }
 
-/* Writes or reads a reference to a pass (chunk, microbatch, direction). */
+/* Writes or reads a reference to a pass (chunk, microbatch, direction),
+ * depending on the traversal's direction. */
 static void walk_point(traversal *w, lh_dp_pass *point)
 {
     traverse_index(w, &point->chunk);
@@ -199,8 +208,8 @@ static void walk_point(traversal *w, lh_dp_pass *point)
     traverse_flag(w, &point->backward);
 }
 
-/* Writes or reads all data-parallel operations; shares are stored as their
- * bits. */
+/* Writes or reads all data-parallel operations, depending on the traversal's
+ * direction; shares are stored as their bits. */
 static void walk_ops(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_dp_ops);
@@ -227,7 +236,7 @@ static void walk_ops(traversal *w, lh_pipeline_desc *d)
 }
 
 /* Writes or reads a whole pipeline description, member by member in fixed
- * order. */
+ * order, depending on the traversal's direction. */
 static void walk_all(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t receives = (uint32_t)d->receives;
