@@ -70,7 +70,8 @@ typedef struct lh_solve_options {
     const char *disabled_engines;
 } lh_solve_options;
 
-/* Returns the search engine count. */
+/* Returns the number of search engines, the algorithms that the solver
+ * combines. */
 LH_API uint32_t lh_n_solve_engines(void);
 /* Returns the name of search engine number `i`, such as "beams"; NULL: no such
  * engine. Static storage. */

@@ -35,8 +35,8 @@ uint32_t lh_n_schedulers(void)
     return lh_n_methods() + 1;
 }
 
-/* Returns the i-th scheduler name: the methods, then "optimal", then "auto";
- * static storage. */
+/* Returns scheduler name number i: the names of the methods, then "optimal",
+ * then "auto"; static storage. NULL: no such number. */
 const char *lh_scheduler_name(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
@@ -92,8 +92,8 @@ static lh_status compute_makespan(const choice_state *k,
     return status;
 }
 
-/* Runs the solver for the effort that the caller requested or, without one,
- * for `effort`. */
+/* Runs the exact search with the effort limit that the caller requested or,
+ * without one, with `effort`. */
 static lh_status search(const choice_state *k, uint64_t effort,
                         lh_solution *out, lh_error *err)
 {
@@ -107,8 +107,8 @@ static lh_status search(const choice_state *k, uint64_t effort,
     return lh_solve(k->p, &o, out, err);
 }
 
-/* Copies the search's lower bound, and the reason why it ended, from solution
- * `s` to the result. */
+/* Copies the search's lower bound, its proof and the reason why the search
+ * ended from solution `s` to the result. */
 static void store_bound(choice_state *k, const lh_solution *s)
 {
     k->out->bound_ns = s->bound_ns;
@@ -180,8 +180,9 @@ static bool has_memory_limit(const lh_pipeline *p)
     return false;
 }
 
-/* Copies the pipeline with the memory limit of each device reduced by the
- * activations of its smallest chunk. *out: NULL if a device has no limit. */
+/* Copies the pipeline with each device's memory limit reduced by one forward's
+ * activations on its smallest chunk. *out: NULL if a device has no limit, or
+ * one too low for that. */
 static lh_status reduce_memory(const lh_pipeline *p, lh_pipeline **out,
                                lh_error *err)
 {
@@ -314,8 +315,9 @@ static lh_status run_scheduler(choice_state *k, const char *name, lh_error *err)
                          &k->out->method, err);
 }
 
-/* Copies the caller's options and the scheduling and simulation options to
- * which they point, with defaults filled in. */
+/* Copies the caller's options, and the method and simulation options to which
+ * they point, into `k`, with defaults filled in. LH_EINVAL: an invalid option.
+ * */
 static lh_status complete_options(choice_state *k,
                                   const lh_scheduler_options *given,
                                   lh_error *err)

@@ -35,7 +35,7 @@ typedef struct prover {
 /* --- closed forms --------------------------------------------------------- */
 
 /* Copies the closed-form lower bound into the certificate as proof if it equals
- * the makespan. *done: it does. */
+ * the makespan; *done: whether it does. */
 static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
@@ -61,7 +61,8 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 
 /* --- windows -------------------------------------------------------------- */
 
-/* Returns the pass kind of a stream; for messages that of their producer. */
+/* Returns the pass kind of a stream (operations in fixed order); for messages
+ * that of their producer. */
 static uint8_t get_kind(const lhi_shop *s, const lhi_stream *t)
 {
     switch (t->kind) {
@@ -75,15 +76,15 @@ static uint8_t get_kind(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
-/* Checks whether a stream of the job shop consists of messages, not of
- * passes. */
+/* Checks whether a stream (operations in fixed order) of the job shop consists
+ * of messages, not of passes. */
 static bool is_message(const lhi_stream *t)
 {
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
 }
 
 /* Checks whether machine m's operations, considered without other machines,
- * have no order within their windows. */
+ * have no order within their time windows. */
 static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -106,15 +107,16 @@ static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return !lhi_lattice_tighten(l, w, budget);
 }
 
-/* Converts job-shop units to ns, clipped to [0, refuted_ns]. */
+/* Converts a time in job-shop units to ns, limited to the range from 0 to the
+ * refuted deadline. */
 static int64_t convert_to_ns(const prover *r, int64_t units)
 {
     int64_t ns = units * r->shop->unit_ns, most = r->out->c.refuted_ns;
     return units < 0 ? 0 : ns > most ? most : ns;
 }
 
-/* Copies the windows of machine m, which has no order within them, into the
- * certificate. */
+/* Copies the time windows of machine m, which has no order within them, into
+ * the certificate. */
 static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -149,8 +151,8 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
     return c->link ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Tries to prove by windows that no schedule meets the deadline makespan - 1
- * (*done). */
+/* Tries to prove by propagating time windows that no schedule meets the
+ * deadline makespan - 1; *done: whether it succeeded. */
 static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -191,7 +193,8 @@ static lh_pass get_pass(const lhi_shop *s, uint32_t op)
                      .kind = get_kind(s, t)};
 }
 
-/* Converts the search's log of learned clauses to the certificate's clauses. */
+/* Converts the log of clauses that the search has learned (each: one of several
+ * orders of operation pairs must hold) to clauses of the certificate. */
 static lh_status read_clause_log(prover *r, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -222,8 +225,9 @@ static lh_status read_clause_log(prover *r, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the pairs of operations on one machine, in different streams, whose
- * order is not given; the search decides these orders. */
+/* Counts the pairs of operations on one machine, in different streams
+ * (operations in fixed order), whose order is not given; the search decides
+ * these orders. */
 static uint64_t count_pairs(const lhi_shop *s)
 {
     uint64_t n = 0;
@@ -238,7 +242,7 @@ static uint64_t count_pairs(const lhi_shop *s)
 }
 
 /* Tries to prove by clause learning that no schedule meets the deadline
- * makespan - 1 (*done). */
+ * makespan - 1, and records the clauses; *done: whether it succeeded. */
 static lh_status prove_by_search(prover *r, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -269,8 +273,9 @@ static lh_status prove_by_search(prover *r, lh_error *err)
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Proves that no schedule has makespan - 1: by windows or, if these fail, by
- * search; otherwise sets the reason. */
+/* Proves that no schedule has a makespan below the solution's: by time windows
+ * or, if these fail, by search. Otherwise stores the reason why it could not.
+ * */
 static lh_status refute(prover *r, lh_error *err)
 {
     lh_error why = {0};
@@ -308,8 +313,8 @@ static lh_status refute(prover *r, lh_error *err)
     return prove_by_search(r, err);
 }
 
-/* Fills in the certificate's claims: schedule, pipeline hash, version and
- * options. */
+/* Fills in the certificate's claims from the solution: schedule, makespan,
+ * lower bound, pipeline hash, program version and solver options. */
 static lh_status fill_claims(prover *r, const lh_solution *solution,
                              lh_error *err)
 {

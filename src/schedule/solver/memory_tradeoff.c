@@ -28,8 +28,8 @@ typedef struct tradeoff_state {
     int64_t least; /* smallest limit worth testing */
 } tradeoff_state;
 
-/* Forwards progress `now` to the caller's callback; records and returns whether
- * it requests a stop. */
+/* Forwards progress `now` to the caller's callback. Returns whether the
+ * callback requests a stop, and records that. */
 static bool forward_progress(void *context, const lh_solve_progress *now)
 {
     tradeoff_state *t = context;
@@ -167,8 +167,8 @@ static lh_status solve_within(tradeoff_state *t, int64_t limit,
     return status;
 }
 
-/* Moves the schedule of solution `from`, with its makespan, into a point of the
- * memory-time curve. */
+/* Moves the schedule of solution `from`, with its makespan, into `point` of the
+ * memory-time curve; the point then owns it. */
 static void take_schedule(lh_memory_point *point, lh_solution *from)
 {
     lh_schedule_free(point->schedule);
@@ -183,8 +183,9 @@ static bool is_target_refuted(const lh_solution *s, int64_t target_ns)
     return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
 }
 
-/* Lowers the point's memory limit and raises its lower bound by bisection
- * between limits that are refuted (or abandoned) and limits with a schedule. */
+/* Lowers the point's memory limit, and raises the lower bound on it, by
+ * bisection between limits with a schedule and limits that are refuted or were
+ * given up. */
 static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
                              lh_error *err)
 {
@@ -279,8 +280,8 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
         lh_memory_point_fini(&curve->points[--curve->n_points]);
 }
 
-/* Adds one point to the memory-time curve: the fastest schedule `s` within the
- * current limit, with the smallest limit for its makespan. */
+/* Adds to the curve the point of schedule `s`, the fastest within the current
+ * limit, with the smallest memory limit found for its makespan. */
 static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
                            lh_solution *s, lh_error *err)
 {
@@ -362,8 +363,7 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
     return compute_granularity(t, err);
 }
 
-/* Frees the arrays of a memory-time computation; the struct itself is the
- * caller's. */
+/* Frees the arrays of a memory-time computation, but not the struct itself. */
 static void free_state(tradeoff_state *t)
 {
     free(t->held);

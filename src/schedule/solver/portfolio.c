@@ -96,7 +96,8 @@ typedef struct portfolio {
 
 /* --- tasks ---------------------------------------------------------------- */
 
-/* Returns about the mean duration of an operation, at least 1. */
+/* Returns about the mean duration of an operation in job-shop time, at least 1.
+ * */
 static int64_t compute_mean_time(const lhi_shop *s)
 {
     int64_t mean = 0;
@@ -105,8 +106,8 @@ static int64_t compute_mean_time(const lhi_shop *s)
     return mean;
 }
 
-/* Improves the task's machine orders by justification, rule tuning or
- * annealing, as its kind says. */
+/* Improves the task's machine orders by the engine that its kind names:
+ * justification, rule tuning or annealing. */
 static lh_status improve(task *t, lhi_batch_task *k)
 {
     const int64_t mean = compute_mean_time(t->orders->shop);
@@ -137,8 +138,9 @@ static lh_status improve(task *t, lhi_batch_task *k)
     return LH_OK;
 }
 
-/* Checks whether task `t` makes the round's other tasks unnecessary: its result
- * closes the gap between lower bound and incumbent, or reaches its target. */
+/* Checks whether the result of task `t` makes the round's other tasks
+ * unnecessary. A search's result must close the gap between lower bound and
+ * incumbent; an improved schedule must reach its target. */
 static bool concludes(const portfolio *x, const task *t)
 {
     if (x->r->shop->fifo_relaxed)
@@ -150,7 +152,9 @@ static bool concludes(const portfolio *x, const task *t)
                                       : false;
 }
 
-/* Runs one task of the round: a search, or an improvement of the incumbent. */
+/* Runs task number i of a round: continues a search for a schedule within a
+ * deadline, or improves the incumbent. `context`: the portfolio; k: the task's
+ * budget. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
 {
     portfolio *x = context;
@@ -167,8 +171,9 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
 
 /* --- merging results ------------------------------------------------------ */
 
-/* Passes the answer of a task's search to the solver (`used`: its work), and
- * keeps the search for later rounds or frees it. */
+/* Passes the answer of a task's search to the solver: a schedule, or a refuted
+ * deadline. `used`: the search's work. Keeps the search for later rounds if it
+ * can continue, otherwise frees it. */
 static lh_status merge_search(portfolio *x, task *t, uint64_t used,
                               lh_error *err)
 {
@@ -226,8 +231,8 @@ lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most,
     return LH_OK;
 }
 
-/* Returns the incumbent's machine orders, evaluated, as a hint for searches;
- * NULL: none. */
+/* Returns the incumbent's machine orders, evaluated, near which new searches
+ * start; NULL: there are none. */
 static const lhi_machine_orders *get_hint(lhi_solver *r)
 {
     if (!r->has_orders)
@@ -258,8 +263,9 @@ lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units,
     return LH_OK;
 }
 
-/* Returns a deadline between lower bound and incumbent. Deadlines near the
- * bound are the most likely ones to succeed; the choice varies by round. */
+/* Returns a deadline between `first` (the first one to search for) and the
+ * incumbent, in job-shop units. It is a sixth, a third or half of the way, in
+ * turn by round. */
 static int64_t get_between_deadline(const portfolio *x, int64_t first)
 {
     static const int64_t parts[] = {6, 3, 2};
@@ -267,8 +273,8 @@ static int64_t get_between_deadline(const portfolio *x, int64_t first)
     return from + (x->high - 1 - from) / parts[x->number % 3];
 }
 
-/* Returns the bytes that searches may use: the memory that the lattices do not
- * use, at most half of the total. */
+/* Returns the bytes that searches may use: the memory that the lattices (graphs
+ * of machine states) do not use, at most half of the total. */
 static size_t get_search_memory(const lhi_solver *r)
 {
     const size_t room = r->o.memory / 2, taken = r->windows->used;
@@ -276,8 +282,9 @@ static size_t get_search_memory(const lhi_solver *r)
     return room < left ? room : left;
 }
 
-/* Plans a search for task i; otherwise the task improves the incumbent.
- * *refuted: planning raised the bound. */
+/* Plans a search by task i: near the bound, between bound and incumbent, or
+ * near the incumbent. Otherwise the task improves the incumbent. *refuted:
+ * planning raised the bound. */
 static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
 {
     lhi_solver *r = x->r;
@@ -348,9 +355,10 @@ static bool prefers_insertion(const lhi_solver *r)
 }
 
 /* Returns additional ticks, beyond `given`, for the search with the longest
- * useful deadline: the sum of all other work since the last round. That search
- * is the hardest, but the only one that proves everything, and its clauses hold
- * for all shorter deadlines. */
+ * deadline that would improve the incumbent. They are the sum of all other work
+ * since the last round, per thread without an effort limit. That search is the
+ * hardest, but the only one that proves everything, and its clauses hold for
+ * all shorter deadlines. */
 static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)
 {
     const lhi_budget *budget = &x->r->budget;
@@ -360,8 +368,8 @@ static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)
     return lhi_budget_get_remaining(budget, given + rest) - given;
 }
 
-/* Selects how task i improves the incumbent (justification, tuning or
- * annealing in turn); falls back if the engine is disabled. */
+/* Selects the engine by which task i improves the incumbent: justification,
+ * rule tuning or annealing in turn; another enabled one if that is disabled. */
 static task_kind select_improvement(const portfolio *x, uint32_t i)
 {
     static const task_kind others[] = {TASK_JUSTIFY, TASK_TUNE, TASK_ANNEAL};
@@ -436,8 +444,9 @@ static lh_status run_round(portfolio *x)
     return LH_OK;
 }
 
-/* Searches for a schedule within `units` for at most the typical duration of a
- * refutation; *answer: found, refuted or given up. */
+/* Searches for a schedule within `units` (makespan in job-shop units) for
+ * REFUTATION_TICKS of work. *answer: found, refuted (raises the bound) or given
+ * up. */
 static lh_status try_refuting(portfolio *x, int64_t units, lhi_answer *answer)
 {
     lhi_solver *r = x->r;
@@ -457,8 +466,9 @@ static lh_status try_refuting(portfolio *x, int64_t units, lhi_answer *answer)
     return status;
 }
 
-/* Refutes deadlines by galloping: doubles the step from the bound until a
- * refutation fails, then halves it. */
+/* Refutes deadlines from the lower bound up by galloping: doubles the step
+ * until a refutation fails, then halves it. Each refutation raises the bound.
+ * */
 static lh_status refute_once(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -537,9 +547,8 @@ static lh_status run_beams(portfolio *x)
     return LH_OK;
 }
 
-/* Runs insertion for twice as long as the other work of a round. Where
- * searches finish, for a quarter of it, and less after rounds without
- * improvement. */
+/* Runs insertion for twice the work of the round's other tasks. Where searches
+ * finish, for a quarter of it, and less after rounds without improvement. */
 static lh_status run_insertion(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -555,8 +564,8 @@ static lh_status run_insertion(portfolio *x)
     return LH_OK;
 }
 
-/* Runs large-neighbourhood search as long as the other work of a round, and
- * shorter after failures: searches also need time for a proof. */
+/* Runs large-neighbourhood search for as much work as the round's other tasks,
+ * and less after failures: searches also need time for a proof. */
 static lh_status run_large_neighbourhood(portfolio *x)
 {
     lhi_solver *r = x->r;

@@ -9,7 +9,8 @@
 
 #include "base/fail.h"
 
-/* Raises the lower bound by the windows of the relaxed job shop. */
+/* Raises the lower bound by the time windows of the relaxed job shop, as far as
+ * they refute deadlines. */
 static lh_status raise_by_windows(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;

@@ -24,8 +24,8 @@
 /* --- constructive heuristics ---------------------------------------------- */
 
 /* Improves r->found, which is feasible, by justification (list scheduling
- * backward and forward in time) and offers it to the solver. `by`: engine that
- * found it. */
+ * backward and forward in time); offers the result to the solver. `by`: the
+ * engine that found r->found. */
 static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
 {
     int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
@@ -38,8 +38,9 @@ static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
         r, r->found, time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
-/* Improves the best schedule of the methods or the caller by justification for
- * a short time. */
+/* Improves the best schedule of the methods, or the caller's initial one, by
+ * justification (list scheduling backward and forward in time) for a short
+ * time. */
 static lh_status justify_best(lhi_solver *r, lh_error *err)
 {
     if (!r->has_orders || !r->justifier || lhi_solver_is_done(r))
@@ -68,8 +69,9 @@ static bool should_bound_first(const lhi_solver *r)
            lhi_shop_has_single_chunks(r->shop);
 }
 
-/* Builds schedules by dispatching in order of due dates, for deadlines from the
- * lower bound up, and offers them to the solver. */
+/* Builds schedules by dispatching in order of due dates, and offers them to the
+ * solver. The due dates are the latest ends for several deadlines from the
+ * lower bound up. */
 static lh_status run_dispatch(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_DISPATCHING))
@@ -101,8 +103,8 @@ static lh_status run_dispatch(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* Tunes parametrised dispatching rules for `ticks` of work; for machines with
- * many streams. */
+/* Tunes the parameters of a dispatching rule for `ticks` of work, and offers
+ * the best schedule to the solver. */
 static lh_status run_tuning(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     lhi_tuning_options how = {.seed = r->o.seed,
@@ -121,7 +123,8 @@ static lh_status run_tuning(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
-/* Decides by search whether any schedule exists, if no method found one. */
+/* Searches for any schedule, or a proof that there is none, if no method found
+ * one. */
 static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 {
     int64_t units = r->shop->horizon / r->shop->scale + 1;
@@ -253,7 +256,8 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
     return lhi_portfolio_run(r, err);
 }
 
-/* Solves the pipeline r->p with the solver's options, budget and arena. */
+/* Solves the pipeline r->p with the solver's options, budget and arena, by all
+ * engines; the result is in *r. */
 static lh_status run_solver(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
@@ -304,7 +308,8 @@ static lh_status complete_options(const lh_solve_options *given,
     return LH_OK;
 }
 
-/* Copies the engines' statistics (calls, ticks, results) into the solution. */
+/* Copies the statistics of each search engine (calls, effort, improvements)
+ * into the solution. */
 static void write_engines(const lhi_solver *r, lh_solution *out)
 {
     out->n_engines = lh_n_solve_engines();
@@ -359,8 +364,8 @@ static const uint64_t engines_of_one_path =
     UINT64_C(1) << LHI_ENGINE_DESTROY_REPAIR |
     UINT64_C(1) << LHI_ENGINE_REDUCTION | UINT64_C(1) << LHI_ENGINE_STRETCHING;
 
-/* Solves a pipeline whose receives are posted early; fails with LH_EUNSUPPORTED
- * for features that the solver does not model. */
+/* Solves a pipeline as if receives were posted early; LH_EUNSUPPORTED: it has
+ * features that the solver does not model. */
 static lh_status solve_early(const lh_pipeline *pipeline,
                              const lh_solve_options *options, lh_solution *out,
                              lh_error *err)

@@ -25,8 +25,9 @@ typedef struct times {
     int64_t f, d, w;
 } times;
 
-/* Returns a duration that a pass has at least, even in an overlapped pair or
- * for the first slice of a sequence. */
+/* Returns a lower bound on the duration of a pass whose nominal duration is
+ * `ns`. The pass can be shorter in an overlapped pair, or for a sequence's
+ * first slice. */
 static int64_t find_least(const lh_pipeline *p, int64_t ns)
 {
     return p->overlap_f_b > 0 ? (int64_t)((double)ns * p->overlap_f_b)
@@ -43,8 +44,9 @@ static times get_times(const lh_pipeline *p, uint32_t chunk)
     return p->joint ? (times){t.f, t.d + t.w, 0} : t;
 }
 
-/* Returns durations of a chunk's F, D and W of which all its passes together
- * take at least as many: with slices, the means less the rounding. */
+/* Returns lower bounds on the mean durations of a chunk's F, D and W over all
+ * microbatches, in ns. With slices these are the nominal durations, less 1 ns
+ * for rounding. If the backward is joint, D includes W, and W is 0. */
 static times get_mean_times(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
@@ -61,7 +63,8 @@ static int64_t compute_hop_time(const lhi_route *route)
     return route->transfer_ns + route->latency_ns;
 }
 
-/* Returns the time for the reduce-scatter that follows a chunk's last W. */
+/* Returns the time in ns for the reduce-scatter that follows a chunk's last W,
+ * with its latency; 0 if the chunk has none. */
 static int64_t get_scatter_time(const lh_chunk *c)
 {
     return c->reduce_scatter_ns > 0 ? c->reduce_scatter_ns + c->dp_latency_ns
@@ -75,9 +78,9 @@ static int64_t get_gather_time(const lh_chunk *c)
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
 }
 
-/* Computes for every chunk, without any waiting and in ns: the head (earliest
- * start of F and D), the round trip from F to D, and the tail (time after
- * them). */
+/* Computes three times of every chunk in ns, as if no pass ever waited. They
+ * are the head (earliest start of F and of D), the round trip from F to D, and
+ * the tail (time after D). */
 static void compute_path_times(const lh_pipeline *p, path_times *w)
 {
     uint32_t n = p->n_chunks;
@@ -124,8 +127,9 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...) LHI_PRINTF(6, 7);
 
-/* Replaces *best by the lower bound `s` of kind `kind` if that is larger;
- * device, resource and `format` say where it applies. */
+/* Replaces *best by the lower bound `s` of kind `kind` if that is larger.
+ * `device` and `resource` (LH_NONE: none) and `format` say where the bound
+ * applies. */
 static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...)
@@ -180,8 +184,8 @@ static int64_t compute_capacity(const lh_pipeline *p, uint32_t c,
 
 /* Raises *best to the memory bounds of chunk c, on whose device `k` activations
  * fit; `whole`: k was not rounded up. If the chunk is alone on its device, two
- * more bounds apply: with the work before and after the F that waits for
- * memory, and with the work after the last D. */
+ * more bounds apply. One adds the work before and after the F that waits for
+ * memory, the other the work after the last D. */
 static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                          int64_t k, bool whole, bool alone, lh_bound *best)
 {
@@ -229,7 +233,7 @@ typedef struct device_sum {
 } device_sum;
 
 /* Raises *best to the device bounds: all work of a device, and its work up to
- * the last D, each with the time before and after. */
+ * the last D, each with the least time before and after it. */
 static void bound_devices(const lh_pipeline *p, const device_sum *sums,
                           lh_bound *best)
 {
@@ -277,7 +281,7 @@ typedef struct link_sum {
 } link_sum;
 
 /* Adds a route's messages to their link's busy time, and lowers the link's
- * smallest head and tail. */
+ * smallest head (earliest start) and tail (time that must follow). */
 static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
                         int64_t tail)
 {
@@ -290,8 +294,9 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     s->used = true;
 }
 
-/* Raises *best to the link bounds: the time before a link's first message, all
- * its messages, and the time after the last. */
+/* Raises *best to the link bounds: the least time before a link's first
+ * message, the transfers of all its messages, and the least time after the
+ * last. */
 static void bound_links(const lh_pipeline *p, const path_times *w,
                         link_sum *sums, lh_bound *best)
 {

@@ -41,7 +41,7 @@ static bool is_timed_out(lhi_budget *budget, uint32_t state)
     return budget->timed_out;
 }
 
-/* Returns a hash of n counts. */
+/* Returns a hash of n counts (completed operations per stream). */
 static uint64_t compute_hash(const uint16_t *counts, uint32_t n)
 {
     uint64_t h = 0;
@@ -83,7 +83,8 @@ static bool grow_table(builder *b)
     return true;
 }
 
-/* Doubles the capacity for states of the lattice; false: out of memory. */
+/* Doubles the builder's capacity for states of the lattice; false: out of
+ * memory. */
 static bool grow_states(builder *b)
 {
     lhi_lattice *l = b->l;
@@ -107,7 +108,8 @@ static bool grow_states(builder *b)
     return true;
 }
 
-/* Checks whether two states have equal counts. */
+/* Checks whether two states have equal counts (completed operations per
+ * stream), n of them. */
 static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -143,8 +145,9 @@ static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
     return l->n_states++;
 }
 
-/* Checks whether stream `slot`'s next operation after `counts` respects the
- * memory limit and the precedence rules. `held`: memory in the state. */
+/* Checks whether the next operation of the machine's stream `slot` may follow
+ * the operations in `counts`: it respects the memory limit and the precedence
+ * rules. `held`: memory after these operations. */
 static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
                      int64_t held)
 {
@@ -188,8 +191,9 @@ static int64_t compute_min_memory(const builder *b, const uint16_t *counts)
     return held;
 }
 
-/* Checks whether every stream's next operation after `counts`, taken alone and
- * started at time `now`, could still end by its latest end. */
+/* Checks whether the next operation of every stream (operations in fixed order)
+ * after `counts`, each taken alone and started at time `now`, can end by its
+ * latest end; if not, the state is useless. */
 static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
 {
     const lhi_shop *s = b->s;
@@ -202,8 +206,8 @@ static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
     return true;
 }
 
-/* Returns the end of stream `slot`'s next operation, started as early as
- * possible after state x; FAR: later than its window allows. */
+/* Returns the earliest end of the next operation of stream `slot` after state
+ * x; FAR: later than its time window allows. */
 static int64_t compute_end_in_window(const builder *b, uint16_t *counts,
                                      uint32_t x, uint32_t slot)
 {
@@ -276,8 +280,8 @@ void lhi_lattice_free(lhi_lattice *lattice)
 }
 
 /* Builds a machine's lattice, the graph of its states (completed operations per
- * stream), within `room` bytes; `w` NULL: all states, otherwise those within
- * the windows. NULL as in lhi_lattice_make(). */
+ * stream), within `room` bytes. `w` NULL: all states, otherwise those within
+ * these time windows. NULL and *no_memory as in lhi_lattice_make(). */
 static lhi_lattice *make_lattice(const lhi_shop *shop, uint32_t machine,
                                  const lhi_windows *w, size_t room,
                                  lhi_budget *budget, bool *no_memory)
@@ -332,8 +336,8 @@ typedef struct path_context {
     uint32_t first_op[MAX_STREAMS];
 } path_context;
 
-/* Prepares a traversal of a lattice under the current windows (earliest starts
- * and latest ends). */
+/* Prepares a traversal of a lattice (graph of a machine's states) under the
+ * current windows (earliest starts and latest ends). */
 static path_context make_path_context(const lhi_lattice *l,
                                       const lhi_windows *w, lhi_budget *budget)
 {
@@ -344,9 +348,9 @@ static path_context make_path_context(const lhi_lattice *l,
     return y;
 }
 
-/* Checks whether operation o may follow the completed operations `counts`: each
- * stream's count must be within the range that shaving (refuting values) has
- * left for o. */
+/* Checks whether operation o may come directly after the completed operations
+ * `counts`. The count of each stream (operations in fixed order) must be in the
+ * range that shaving (refuting values) has left for o. */
 static inline bool is_allowed(const path_context *y, uint32_t o,
                               const uint16_t *counts)
 {
@@ -360,8 +364,8 @@ static inline bool is_allowed(const path_context *y, uint32_t o,
     return true;
 }
 
-/* Returns the earliest end of operation o after time `now`; FAR: after its
- * latest end. */
+/* Returns the earliest end of operation o if it runs after time `now`; FAR:
+ * later than its latest end. */
 static inline int64_t compute_step_end(const path_context *y, uint32_t o,
                                        int64_t now)
 {
@@ -403,8 +407,8 @@ typedef void use_step(const path_context *, lhi_windows *, uint32_t state,
                       uint32_t slot, uint32_t op, int64_t end);
 
 /* Computes latest times in reverse order of the states (backward pass). Calls
- * `use` for every step on an order that meets all windows. False: none exists;
- * the result is undefined if stopped. */
+ * `use` for every step on an order that meets all time windows. False: none
+ * exists; the result is undefined if stopped. */
 static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
 {
     const lhi_lattice *l = y->l;
@@ -440,7 +444,7 @@ static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
     return last[0] >= 0;
 }
 
-/* Widens the new window of operation `op` to include one step on a valid
+/* Widens the new time window of operation `op` to include one step on a valid
  * order: from the earliest time of `state` to `end`. */
 static void use_time(const path_context *y, lhi_windows *w, uint32_t state,
                      uint32_t slot, uint32_t op, int64_t end)
@@ -497,8 +501,8 @@ void lhi_lattice_compute_counts(const lhi_lattice *lattice,
     run_both(&y, windows, use_counts);
 }
 
-/* Does nothing with a step: callback for traversals that need only the
- * times. */
+/* Does nothing with a step between states: callback for traversals of a lattice
+ * that need only the times. */
 static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
                         uint32_t slot, uint32_t op, int64_t end)
 {

@@ -22,8 +22,9 @@ static bool is_over(const shaver *a)
     return a->budget->stop || a->budget->used >= a->end;
 }
 
-/* Sets machine m's limit *limit to `value` and checks whether the deadline is
- * then not refuted. Restores windows and limit before it returns. */
+/* Sets *limit, a limit on one count (operations of one stream that precede an
+ * operation) of machine m, to `value`. Returns whether the deadline is then not
+ * refuted. Restores time windows and limit before it returns. */
 static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 {
     lhi_windows *w = a->w;
@@ -39,8 +40,8 @@ static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
     return open;
 }
 
-/* Propagates narrower limits of machine m to all windows. Returns false if no
- * schedule exists. */
+/* Propagates tightened count limits of machine m to the windows (earliest
+ * start, latest end) of all operations. Returns false if no schedule exists. */
 static bool propagate(shaver *a, uint32_t m)
 {
     a->changed = true;
@@ -50,9 +51,9 @@ static bool propagate(shaver *a, uint32_t m)
     return true;
 }
 
-/* Tightens the range of one count (operations of a stream before an operation
- * of another) from both ends by refutation. Returns false if no schedule
- * exists. */
+/* Tightens from both ends, by refutation, the range of count number `at`: how
+ * many operations of one stream precede an operation of another on machine m.
+ * Returns false if no schedule exists. */
 static bool shave_count(shaver *a, uint32_t m, size_t at)
 {
     const uint32_t *least = &a->w->least[at], *most = &a->w->most[at];
@@ -90,9 +91,9 @@ static bool shave_machine(shaver *a, uint32_t m)
     return true;
 }
 
-/* Shaves (narrows windows by refuting their ends) all machines that have a
- * lattice, until nothing changes or the budget ends; false: the deadline is
- * refuted. */
+/* Shaves (narrows time windows by refuting their ends) all machines that have a
+ * lattice (graph of a machine's states), until nothing changes or the budget
+ * ends; false: the deadline is refuted. */
 static bool shave(shaver *a)
 {
     const lhi_shop *s = a->w->shop;

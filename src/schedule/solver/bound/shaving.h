@@ -7,11 +7,11 @@
 
 #include "schedule/solver/bound/windows.h"
 
-/* Shaves (tightens by refutation) the windows after lhi_windows_set() has left
- * a deadline open, for about `ticks`. It tightens how many operations of one
- * stream may precede an operation of another. The windows hold until the next
- * lhi_windows_set(). *open = false: no schedule meets the deadline. Machines
- * without a lattice are skipped. */
+/* Shaves (tightens by refutation) the time windows after lhi_windows_set() has
+ * left a deadline open, for about `ticks`. It tightens how many operations of
+ * one stream may precede an operation of another. The windows hold until the
+ * next lhi_windows_set(). *open = false: no schedule meets the deadline.
+ * Machines without a lattice (graph of a machine's states) are skipped. */
 lh_status lhi_shaving_run(lhi_windows *windows, uint64_t ticks,
                           lhi_budget *budget, bool *open, lh_error *err);
 

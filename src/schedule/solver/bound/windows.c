@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocates the windows' arrays per operation and per pair of operation and
- * stream. */
+/* Allocates the arrays of the windows (earliest start, latest end): per
+ * operation, and per pair of operation and stream. */
 static lh_status allocate(lhi_windows *w, lh_error *err)
 {
     const lhi_shop *s = w->shop;
@@ -42,8 +42,8 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     return LH_OK;
 }
 
-/* Computes fixed[]: how many operations of each stream must precede each
- * operation on its machine because of rules and arcs. */
+/* Computes w->fixed[]: for each operation, how many operations of every stream
+ * on its machine must precede it because of precedence rules and arcs. */
 static void fix_counts(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -129,9 +129,9 @@ static bool make_scratch(lhi_windows *w, uint32_t n)
     return first && last;
 }
 
-/* Returns the bytes that machine m's lattice may use; some machines produce
- * far more states than others. 0: a lattice no larger has failed already
- * (failed[]: its streams and operations). */
+/* Returns the bytes that machine m's lattice may use: `fair`, or less where
+ * many states are unlikely to help. 0: failed[] names a machine with at most as
+ * many streams and operations whose lattice was too large. */
 static size_t compute_lattice_limit(const lhi_shop *shop, uint32_t m,
                                     size_t fair, const size_t *failed)
 {
@@ -252,8 +252,8 @@ static void drop_pruned(lhi_windows *w, uint32_t m)
     w->pruned[m] = NULL;
 }
 
-/* Frees the pruned lattices that are valid only for deadlines shorter than
- * `deadline`. */
+/* Frees the pruned lattices (graphs of machine states) that hold for deadlines
+ * shorter than `deadline` only. */
 static void drop_stale_pruned(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
@@ -281,8 +281,8 @@ void lhi_windows_free(lhi_windows *windows)
 
 /* --- precedence ----------------------------------------------------------- */
 
-/* Adds operation `o` to the queue for propagation and marks its machine for
- * tightening. */
+/* Adds operation `o` to the queue of operations whose time windows are to be
+ * propagated, and marks its machine for tightening. */
 static void enqueue(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -304,8 +304,8 @@ static bool raise_start(lhi_windows *w, uint32_t o, int64_t r)
     return r + w->shop->time[o] <= w->e[o];
 }
 
-/* Lowers the latest end of operation o to e and queues it; false: its window
- * is empty. */
+/* Lowers the latest end of operation o to e and queues it; false: its time
+ * window is empty. */
 static bool lower_end(lhi_windows *w, uint32_t o, int64_t e)
 {
     if (e >= w->e[o])
@@ -315,7 +315,8 @@ static bool lower_end(lhi_windows *w, uint32_t o, int64_t e)
     return w->r[o] + w->shop->time[o] <= e;
 }
 
-/* Propagates operation o's window to its neighbours in its stream and along
+/* Propagates the window (earliest start, latest end) of operation o to its
+ * neighbours in its stream (operations in fixed order) and along precedence
  * arcs; false: a window is empty. */
 static bool propagate_operation(lhi_windows *w, uint32_t o)
 {
@@ -362,8 +363,9 @@ static void push_back(lhi_windows *w, uint32_t o)
             w->e[s->pred[i]] = begin - s->pred_lag[i];
 }
 
-/* Sets the windows for a deadline and propagates them along streams and arcs,
- * once forward and once backward; false: a window is empty. */
+/* Sets the windows (earliest start, latest end) of all operations for a
+ * deadline, and propagates them along streams (operations in fixed order) and
+ * precedence arcs, once forward and once backward; false: a window is empty. */
 static bool initialise_windows(lhi_windows *w, int64_t deadline,
                                lhi_budget *budget)
 {
@@ -389,8 +391,9 @@ static bool initialise_windows(lhi_windows *w, int64_t deadline,
     return ok;
 }
 
-/* Propagates the windows of all queued operations; false: a window is empty.
- * If stopped by the budget, leaves the queue unchanged. */
+/* Propagates the time windows (earliest start, latest end) of all queued
+ * operations; false: a window is empty. If stopped by the budget, leaves the
+ * queue unchanged. */
 static bool propagate(lhi_windows *w, lhi_budget *budget)
 {
     bool ok = true;
@@ -409,8 +412,8 @@ static bool propagate(lhi_windows *w, lhi_budget *budget)
 /* --- machines too large for a lattice ------------------------------------- */
 
 /* Returns the earliest end of the operations that must precede an operation:
- * the first fixed[i] of each stream i. Scheduling them by rising earliest
- * start is optimal; these increase in a stream, so this is a merge. */
+ * the first fixed[i] of each stream number i. Scheduling them by rising
+ * earliest start is optimal; these increase in a stream, so this is a merge. */
 static int64_t compute_predecessor_end(const lhi_windows *w,
                                        const lhi_machine *k,
                                        const uint32_t *fixed)
@@ -477,9 +480,9 @@ static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
     }
 }
 
-/* Tightens the windows of a machine without a lattice by Jackson's preemptive
- * schedule and by the operations that must precede each operation; false: no
- * order exists. */
+/* Tightens the time windows of a machine without a lattice (graph of a
+ * machine's states) by Jackson's preemptive schedule and by the operations that
+ * must precede each operation; false: no order exists. */
 static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -506,8 +509,9 @@ const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *w, uint32_t m)
     return w->pruned[m] ? w->pruned[m] : w->lattices[m];
 }
 
-/* Tightens the windows of machine m's operations by its lattice; false: no
- * order exists. Changes nothing if stopped. */
+/* Tightens the windows (earliest start, latest end) of machine m's operations
+ * to the orders in its lattice (graph of a machine's states); false: no order
+ * exists. Changes nothing if stopped. */
 static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -530,8 +534,8 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return true;
 }
 
-/* Estimates the cost of one call of tighten() for machine m, in ticks of the
- * effort budget: with a lattice a 64th of its states times streams, otherwise
+/* Estimates the cost of one call of tighten() for machine m, in ticks (units of
+ * search work). It is a 64th of states times streams with a lattice, otherwise
  * the number of operations. */
 static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 {
@@ -541,8 +545,8 @@ static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 }
 
 /* Tightens the operations' time windows until none changes or the budget is
- * spent: along precedence constraints, and by each machine's constraint that
- * it runs one operation at a time. Returns false if no schedule exists. */
+ * spent. It uses precedence constraints, and each machine's constraint that it
+ * runs one operation at a time. Returns false if no schedule exists. */
 static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;

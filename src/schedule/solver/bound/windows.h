@@ -52,39 +52,41 @@ typedef struct lhi_windows {
                     * windows were last set */
 } lhi_windows;
 
-/* Creates windows, the earliest start and latest end of each operation.
- * `room`: maximum bytes for lattices; deadline lattices may use half as much
- * again. `*impossible`: a device for whose memory no order exists, otherwise
- * NONE. */
+/* Creates windows, the earliest start and latest end of each operation. `room`:
+ * maximum bytes for lattices (graphs of machine states); deadline lattices may
+ * use half as much again. `*impossible`: a device for whose memory no order
+ * exists, otherwise NONE. */
 lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
                            lhi_windows **out, uint32_t *impossible,
                            lh_error *err);
-/* Frees the windows' lattices (graphs of machine states); NULL is allowed. */
+/* Frees the time windows' lattices (graphs of machine states); NULL is allowed.
+ * */
 void lhi_windows_free(lhi_windows *windows);
 
 /* Sets the maximum number of states (default 100000) in a deadline lattice,
  * which is built for a machine without a full lattice. */
 void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
 
-/* Creates windows that share the lattices of `from`, which must not change
- * while they are in use. They build no lattices and skip pruned ones if the
- * deadline exceeds theirs. They live in `mem` and need no lhi_windows_free().
- */
+/* Creates time windows that share the lattices (graphs of machine states) of
+ * `from`, which must not change while they are in use. They build no lattices
+ * and skip pruned ones if the deadline exceeds theirs. They live in `mem` and
+ * need no lhi_windows_free() */
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                                   lhi_windows **out, lh_error *err);
-/* Copies the lattices that `from` uses at present to `w`, which shares them;
- * call it after they have changed. */
+/* Copies the pointers to the lattices (graphs of machine states) that `from`
+ * uses at present to `w`, which shares them. Call it after they have changed.
+ * */
 void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
-/* Computes the windows of all operations if the schedule has to end by
+/* Computes the time windows of all operations if the schedule has to end by
  * `deadline`. False: no schedule meets it. Returns true if stopped by the
  * budget. */
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
-/* Computes the windows as lhi_windows_set() does (false: no schedule meets
- * `deadline`), but builds no further lattices once one is too large: windows
- * without it are weaker, so it ends early. */
+/* Computes the time windows as lhi_windows_set() does (false: no schedule meets
+ * `deadline`), but builds no further lattices (graphs of machine states) once
+ * one is too large. Windows without it are weaker, so it ends early. */
 bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
                               lhi_budget *budget);
 
@@ -100,18 +102,19 @@ bool lhi_windows_prune(lhi_windows *windows, int64_t deadline, bool for_good,
 const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
                                            uint32_t machine);
 
-/* Propagates windows until nothing changes after a limit on machine m's counts
- * has changed. False: no schedule exists. Returns true if stopped by the
- * budget. */
+/* Propagates all windows (earliest start, latest end) until nothing changes,
+ * after a limit on machine m's counts of preceding operations has changed.
+ * False: no schedule exists. Returns true if stopped by the budget. */
 bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
                            lhi_budget *budget);
 
-/* Computes, from the current windows, how many operations of each stream at
- * least (w->least) and at most (w->most) precede each operation; undefined if
- * out of time. */
+/* Computes, from the current time windows, how many operations of each stream
+ * (operations in fixed order) at least (w->least) and at most (w->most) precede
+ * each operation; undefined if out of time. */
 void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
-/* Computes w->least and w->most as lhi_windows_compute_all_counts() does, for
- * machine m only. */
+/* Computes, for machine m only, how many operations of each stream (operations
+ * in fixed order) precede each operation at least (w->least) and at most
+ * (w->most), within the current time windows; undefined if out of time. */
 void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,
                                 lhi_budget *budget);
 

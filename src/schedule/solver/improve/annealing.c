@@ -54,8 +54,8 @@ static int64_t draw_exponential(annealer *a)
     return (zeros * 1024 + part) * 710 / 1024;
 }
 
-/* Checks that positions `from` to `upto` of machine m's order respect the
- * precedence rules and the memory limit. */
+/* Checks that the operations at positions `from` to `upto` of machine m's order
+ * respect the precedence rules and the memory limit. */
 static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 {
     const lhi_shop *s = a->w->shop;
@@ -79,8 +79,8 @@ static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
     return true;
 }
 
-/* Restores index order among operations of the same stream at positions lo to
- * hi of machine m's order after a move. */
+/* Restores index order among operations of the same stream (operations in fixed
+ * order) at positions lo to hi of machine m's order after a move. */
 static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo,
                                  uint32_t hi)
 {
@@ -101,7 +101,8 @@ static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo,
     }
 }
 
-/* Moves one element from position `from` to position `to`. */
+/* Moves the element of an operation order at index `from` to index `to`; those
+ * in between shift by one. */
 static void move_element(uint32_t *order, uint32_t from, uint32_t to)
 {
     uint32_t o = order[from];
@@ -112,8 +113,8 @@ static void move_element(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = o;
 }
 
-/* Lists the pairs of neighbouring operations on a machine that lie on one
- * random critical path. */
+/* Lists in `a` the pairs of operations that follow each other both on a machine
+ * and on one randomly chosen critical path. */
 static void find_critical_arcs(annealer *a)
 {
     lhi_machine_orders *w = a->w;

@@ -47,8 +47,8 @@ typedef struct beam {
  * memory-allocating operations. */
 enum { MAX_POSTPONED = 12, MAX_SUCCESSORS = 16 };
 
-/* Returns the penalty for a slack (time until an operation's latest start);
- * small slacks have the largest penalty. */
+/* Returns a penalty that falls with the slack (time until an operation's latest
+ * start): the square of a fraction that is largest at slack 0. */
 static int64_t compute_penalty(const beam *b, int64_t slack)
 {
     int64_t share = b->mean * 4096 / (lhi_max_int64(slack, 0) + b->mean);
@@ -81,8 +81,8 @@ static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
     return end <= b->last[m][*to] && end <= b->w->e[*op] ? end : FAR;
 }
 
-/* Finds the machine on which an operation could end first, and when; false:
- * none. */
+/* Finds the machine on which, in partial schedule `p`, a next operation could
+ * end first, and that end; false: no operation can run. */
 static bool find_next_machine(const beam *b, const partial *p,
                               uint32_t *machine, int64_t *first)
 {
@@ -102,7 +102,7 @@ static bool find_next_machine(const beam *b, const partial *p,
     return *first < FAR;
 }
 
-/* Checks whether a partial schedule contains an operation. */
+/* Checks whether a partial schedule already contains operation `op`. */
 static bool is_done(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_stream *t = &b->s->streams[b->s->stream_of[op]];
@@ -198,7 +198,8 @@ static uint64_t mix(uint64_t h, uint64_t x)
 
 /* Adds an extension of partial schedule `parent` for every operation on machine
  * m that could start before `first`, the earliest end of an operation there.
- * Returns a bit set of the streams that take memory. */
+ * Returns a bit set of the streams (operations in fixed order) that take
+ * memory. */
 static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m,
                                int64_t first)
 {
@@ -285,8 +286,9 @@ static void apply_step(beam *b, const child *c, partial *to)
     to->past = b->n_past++;
 }
 
-/* Keeps the extensions with the best scores as next partial schedules, one per
- * group of equivalent ones. */
+/* Keeps the extensions with the best scores as partial schedules of the next
+ * step, at most the beam's width. Of equivalent extensions (same states and
+ * times) only one is kept. */
 static void select_best(beam *b)
 {
     uint32_t n = 0;
@@ -321,8 +323,8 @@ static bool make_partials(beam *b, partial **out)
     return *out;
 }
 
-/* Allocates the beam for all machines that have a lattice; false: out of
- * memory. */
+/* Allocates the beam's arrays for the machines, all of which have a lattice
+ * (graph of their states); false: out of memory. */
 static bool allocate(beam *b)
 {
     const lhi_shop *s = b->s;
@@ -348,8 +350,8 @@ static bool allocate(beam *b)
     return true;
 }
 
-/* Initialises the empty schedule and the latest departure times of all states;
- * false: no order exists, or stopped. */
+/* Initialises the empty partial schedule, and computes the latest time at which
+ * each machine state may be left. False: no order exists, or stopped. */
 static bool initialise_partial(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;

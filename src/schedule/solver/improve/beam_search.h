@@ -8,10 +8,10 @@
 #include "schedule/solver/model/machine_orders.h"
 
 /* Runs a beam search. `windows`: set for the deadline and not refuted. Every
- * machine with streams needs a lattice and none may follow another; otherwise
- * *ok is false. Keeps at most `width` partial schedules, or as many as fit into
- * `room` bytes. *ok: `out` has the orders for a schedule within the deadline.
- */
+ * machine with streams needs a lattice (graph of a machine's states) and none
+ * may follow another; otherwise *ok is false. Keeps at most `width` partial
+ * schedules, or as many as fit into `room` bytes. *ok: `out` has the orders for
+ * a schedule within the deadline */
 lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,
                               lhi_machine_orders *out, bool *ok,
                               lhi_budget *budget, lh_error *err);

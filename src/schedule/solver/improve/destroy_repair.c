@@ -44,9 +44,10 @@ draw_reduced_problem(lhi_repairer *a, const lhi_reduction *reduction,
     return &reduction->problems[*m];
 }
 
-/* Chooses at random the operations that insertion keeps: part of the best
- * schedule `orders` with objective `time`, part of a schedule `reduction` for
- * fewer microbatches, or none. Stores them in *out. */
+/* Chooses at random which operations the next insertion keeps, and stores them
+ * in *out. They are a prefix of the best schedule `orders` with objective
+ * `time`, a prefix of a schedule in `reduction` for fewer microbatches, or
+ * none. */
 static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *orders,
                         int64_t time, const lhi_reduction *reduction,
                         lhi_insertion_options *out)
@@ -73,9 +74,9 @@ static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *orders,
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
 
-/* Runs one annealing cycle of insertion and improves its result by
- * justification; updates `orders` and *time if that is better, and *by with the
- * engine that found it. */
+/* Runs one annealing cycle of insertion (building a schedule microbatch by
+ * microbatch) and improves its result by justification. If that is better,
+ * updates `orders`, *time, and *by: the engine that found it. */
 static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *orders,
                              int64_t *time, lhi_engine *by,
                              const lhi_repair_options *how, lhi_budget *budget,

@@ -22,9 +22,10 @@ typedef struct lhi_repair_options {
     uint64_t seed;                  /* for justification */
 } lhi_repair_options;
 
-/* Improves `orders` by destroy and repair. *time: their
- * objective as last evaluated (< 0: no orders yet), updated on improvement.
- * *by: the engine that found the improvement. */
+/* Improves `orders` by destroy and repair: keeps a part of the schedule and
+ * builds the rest again by insertion. *time: their objective as last evaluated
+ * (< 0: no orders yet), updated on improvement; *by: the engine that found it.
+ * */
 lh_status lhi_repairer_run(lhi_repairer *repairer, lhi_machine_orders *orders,
                            int64_t *time, lhi_engine *by,
                            const lhi_repair_options *how, lhi_budget *budget,

@@ -92,7 +92,8 @@ static void run_op(dispatcher *d, uint32_t o)
     }
 }
 
-/* Runs all operations in order of time; false: memory blocks all machines. */
+/* Runs all operations in order of time, by due date on each machine; false:
+ * memory limits block all machines. */
 static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
@@ -114,8 +115,8 @@ static bool run_all(dispatcher *d)
     return true;
 }
 
-/* Counts the pending inputs of every operation, including arcs within a
- * machine. */
+/* Counts for every operation the predecessors that have not run, including
+ * those on its own machine. */
 static void count_waits(dispatcher *d)
 {
     const lhi_shop *s = d->s;

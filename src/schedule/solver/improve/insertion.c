@@ -74,8 +74,9 @@ struct lhi_inserter {
 
 /* --- slots ---------------------------------------------------------------- */
 
-/* Returns the first placed operation of machine m, in time order, that ends
- * after `ready`. Searches from the end, since it is often one of the last. */
+/* Returns the position, in machine m's order, of the first placed operation
+ * that ends after `ready`. Searches from the end, since it is often one of the
+ * last. */
 static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
                                  int64_t ready)
 {
@@ -109,7 +110,8 @@ static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
     return i;
 }
 
-/* Inserts operation o into machine m's first sufficient gap from `ready` on. */
+/* Places operation o in machine m's first gap from `ready` on that is long
+ * enough. */
 static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 {
     slot *line = a->line[m];
@@ -125,9 +127,9 @@ static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 
 static void place_through(lhi_inserter *a, uint32_t o);
 
-/* Places a stream's next operation at `ready` or later, after placing all its
- * predecessors. A forward that waits for memory first places the W that
- * releases it. */
+/* Places the next operation of a stream (operations in fixed order) at `ready`
+ * or later, after placing all its predecessors. A forward that waits for memory
+ * first places the W that releases that memory. */
 static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
 {
     const lhi_shop *s = a->s;
@@ -151,14 +153,16 @@ static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
     a->next[stream]++;
 }
 
-/* Places the operations of o's stream up to and including o. */
+/* Places the operations of o's stream up to and including o in the schedule
+ * under construction. */
 static void place_through(lhi_inserter *a, uint32_t o)
 {
     while (a->end[o] < 0)
         place_next(a, a->s->stream_of[o], 0);
 }
 
-/* Moves operation o later within its gap as long as no successor is delayed. */
+/* Moves the placed operation o later within its gap, as long as no successor is
+ * delayed. */
 static void shift_later(lhi_inserter *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -180,8 +184,8 @@ static void shift_later(lhi_inserter *a, uint32_t o)
     line[x].start = until - s->time[o];
 }
 
-/* Inserts all operations of microbatch j along its path through the
- * pipeline. */
+/* Places all operations of microbatch j, along its path through the pipeline,
+ * in the schedule under construction. */
 static void insert_microbatch(lhi_inserter *a, uint32_t j)
 {
     const lhi_shop *s = a->s;
@@ -198,8 +202,8 @@ static void insert_microbatch(lhi_inserter *a, uint32_t j)
         shift_later(a, s->streams[a->path[i]].first + j);
 }
 
-/* Builds the schedule by insertion with the current parameters (spacings, entry
- * times, delays) and returns its objective; FAR: it failed. */
+/* Builds a schedule by insertion with the current parameters (spacings, entry
+ * times, delays) and returns its objective in job-shop time; FAR: it failed. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -223,7 +227,8 @@ static int64_t evaluate(lhi_inserter *a)
 
 /* --- prefix --------------------------------------------------------------- */
 
-/* Compares operations by time, then by stream, for qsort(). */
+/* Compares operations by time, then by stream (operations in fixed order), for
+ * qsort(). */
 static int compare_times(const void *x, const void *y)
 {
     const ordered_operation *a = x, *b = y;
@@ -232,10 +237,10 @@ static int compare_times(const void *x, const void *y)
                                     : 0;
 }
 
-/* Lists all operations in a schedule with m microbatches and starts start[] in
- * a->visits, sorted by start (mirrored: descending); returns their number.
- * Starts are used because a job shop of different size may have another time
- * scale, and so different ends. */
+/* Lists in a->visits all operations of a schedule with m microbatches whose
+ * start times are start[], sorted by start (mirrored: descending). Returns
+ * their number. Starts are used because a job shop of another size may have
+ * another time scale, and so different ends. */
 static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
                                 uint32_t m)
 {
@@ -287,8 +292,9 @@ static void count_required(lhi_inserter *a, uint32_t n_microbatches)
     }
 }
 
-/* Appends a stream's next operation to its machine's order; false: a
- * predecessor is not placed. */
+/* Appends the next operation of a stream (operations in fixed order) to its
+ * machine's order, as early as possible; false: a predecessor is not placed
+ * yet. */
 static bool append(lhi_inserter *a, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -318,8 +324,9 @@ static void remove_all_ops(lhi_inserter *a)
     memset(a->end, 0xff, s->n_ops * sizeof *a->end);
 }
 
-/* Rebuilds a schedule for m microbatches with starts start[], each operation
- * as early as its order allows; false: impossible. */
+/* Rebuilds a schedule for m microbatches in the order of the start times
+ * start[], each operation as early as possible; false: a predecessor would be
+ * missing. */
 static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const uint32_t n = list_operations(a, start, m);
@@ -330,8 +337,9 @@ static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
     return true;
 }
 
-/* Builds the kept prefix of a known schedule. Its operations keep their times,
- * so later microbatches find the gaps that were left for them. */
+/* Builds the part of a known schedule that insertion keeps. Its operations
+ * retain their times, so later microbatches find the gaps that were left for
+ * them. */
 static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
 {
     const lhi_shop *s = a->s;
@@ -426,8 +434,8 @@ static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
     *to = x < y ? y : x;
 }
 
-/* Sets the spacing of microbatches to a random value on a random range of
- * chunks, for F or D. */
+/* Sets the minimum distance between consecutive microbatches to a random value,
+ * on a random range of chunks, for their F or D. */
 static void perturb_spacing(lhi_inserter *a)
 {
     const uint32_t *streams = draw_below(a, 5) < 2 ? a->s->f : a->s->d;
@@ -438,9 +446,9 @@ static void perturb_spacing(lhi_inserter *a)
         a->now.space[streams[c]] = space;
 }
 
-/* Changes the insertion delay before the operations next to one link. If a
- * round trip takes a multiple of F + D, microbatches that met without waiting
- * before the link also do so behind it. */
+/* Changes at random the delay that insertion adds before operations next to one
+ * link. If a round trip takes a multiple of F + D, microbatches that met
+ * without waiting before the link also do so behind it. */
 static void perturb_dwell(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -477,7 +485,8 @@ static void perturb_dwell(lhi_inserter *a)
     }
 }
 
-/* Changes the entry delay of one microbatch, or of every k-th from one on. */
+/* Changes at random the time by which insertion delays one microbatch's entry
+ * into the pipeline, or that of every k-th microbatch. */
 static void perturb_entry(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -509,8 +518,8 @@ static void perturb_parameter(lhi_inserter *a)
         a->now.shift = !a->now.shift;
 }
 
-/* Copies the parameters of an insertion run; both have arrays of the same
- * size. */
+/* Copies the parameters of an insertion run from `from` to `to`, whose arrays
+ * have the same size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -541,8 +550,8 @@ static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
     lhi_machine_orders_copy(best, orders);
 }
 
-/* Resets the insertion parameters to 0 and evaluates them; returns the
- * objective. */
+/* Resets all insertion parameters to 0, as the start of an annealing cycle, and
+ * evaluates them; returns the objective in job-shop time. */
 static int64_t begin_cycle(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -554,8 +563,10 @@ static int64_t begin_cycle(lhi_inserter *a)
     return a->time;
 }
 
-/* Performs one annealing step on the insertion parameters; `left` of `cycle`
- * steps remain, which sets the temperature. Returns the objective. */
+/* Performs one annealing step: perturbs the insertion parameters and keeps the
+ * change if the schedule is good enough for the temperature. `left` of `cycle`
+ * steps remain, which sets the temperature. Returns the new schedule's
+ * objective. */
 static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
 {
     copy_parameters(a->s, &a->old, &a->now);
@@ -632,8 +643,8 @@ static void find_path(lhi_inserter *a)
     }
 }
 
-/* Computes the round-trip time beyond each chunk and the initial
- * temperature. */
+/* Computes the round-trip time over the link behind each chunk, in job-shop
+ * time, and the initial temperature of annealing. */
 static void compute_round_trips(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -689,8 +700,8 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
 }
 
 /* Checks the requirements of insertion: one chunk per device, no collectives on
- * links with messages, memory expressed by arcs, and times far from overflow
- * with any parameters. */
+ * links with messages, memory expressed by precedence arcs, and times far from
+ * overflow with any parameters. */
 static bool is_applicable(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;

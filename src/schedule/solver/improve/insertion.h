@@ -11,7 +11,7 @@ typedef struct lhi_inserter lhi_inserter;
 
 /* Creates an insertion engine in `mem`. `mirrored`: inserts from the last
  * microbatch to the first, time reversed. *out is NULL if insertion does not
- * apply: a device has several chunks, a machine follows another, memory is
+ * apply. Then a device has several chunks, a machine follows another, memory is
  * more than W before F, or times are close to the 64-bit limit. */
 lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err);

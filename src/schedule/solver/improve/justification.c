@@ -89,8 +89,8 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
 
 /* --- due dates ------------------------------------------------------------ */
 
-/* Draws a random perturbation of due dates: its kind, its size, and a time
- * interval of the schedule (length `span`) or all of it. */
+/* Draws a random perturbation of due dates: its kind, its size, and the time
+ * interval of the schedule that it affects. `span`: the schedule's makespan. */
 static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 {
     perturbation k = {.kind = (perturbation_kind)draw_below(j, N_PERTURBATIONS),
@@ -104,9 +104,9 @@ static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
     return k;
 }
 
-/* Computes due[op] for dispatching in the opposite time direction: operations
- * in order of their starts in `from`, last first. `span`: its makespan; `k`:
- * perturbation of the dates. */
+/* Computes due[op] for dispatching in the opposite direction of time:
+ * operations in order of their starts in `from`, last first. `span`: makespan
+ * of `from`; `k`: perturbation of the due dates. */
 static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
                            int64_t span, const perturbation *k)
 {
@@ -130,9 +130,9 @@ static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
     }
 }
 
-/* Builds machine orders `to` by dispatching with due dates from `from`, whose
- * makespan is `span`, perturbed by `k`. *time: their objective, or -1 if that
- * failed. */
+/* Builds machine orders `to` by dispatching with due dates from the orders
+ * `from`, whose makespan is `span`, perturbed by `k`. *time: the objective of
+ * `to`, or -1 if memory blocked it. */
 static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
                                int64_t span, const perturbation *k,
                                lhi_machine_orders *to, int64_t *time,
@@ -158,9 +158,9 @@ static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
     return true;
 }
 
-/* Builds schedules alternately backward and forward in time by due dates until
- * the work limit. Stores a better one in `best` and its objective in
- * *best_time. */
+/* Builds schedules alternately backward and forward in time, with due dates
+ * from the previous one, until the work limit how->ticks. Stores a better
+ * schedule in `best` and its objective in *best_time. */
 static lh_status justify(lhi_justifier *j, lhi_machine_orders *best,
                          int64_t *best_time,
                          const lhi_justification_options *how,

@@ -31,8 +31,9 @@ lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best,
                             const lhi_justification_options *how,
                             lhi_budget *budget, lh_error *err);
 
-/* Improves `best` as lhi_justifier_run() does, without perturbation, until a
- * round does not improve it. A NULL justifier does nothing. */
+/* Improves `best`, with objective *best_time, as lhi_justifier_run() does, but
+ * without perturbation, until a round does not improve it or its objective is
+ * at most `target`. A NULL justifier does nothing. */
 lh_status lhi_justifier_run_unperturbed(lhi_justifier *j,
                                         lhi_machine_orders *best,
                                         int64_t *best_time, uint64_t seed,

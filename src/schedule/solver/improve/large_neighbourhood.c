@@ -64,8 +64,9 @@ static bool may_change(const subproblem *k, const lhi_machine *m)
            (m->index >= k->device && m->index < k->device + k->n_devices);
 }
 
-/* Counts a stream's operations that end before the neighbourhood's interval
- * (*done), and those that begin before its end (*begun). */
+/* Counts a stream's operations that end before the time interval of
+ * neighbourhood `k` (*done), and those that begin before the interval's end
+ * (*begun). */
 static void count_around(const subproblem *k, const lhi_machine_orders *w,
                          const lhi_stream *t, uint32_t *done, uint32_t *begun)
 {
@@ -82,8 +83,9 @@ static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Fixes the number of preceding operations for all operations of machine m
- * outside the neighbourhood. */
+/* Fixes the order of machine m's operations outside neighbourhood `k`. Sets
+ * their least and most numbers of preceding operations, in the time windows, to
+ * those in the current schedule. */
 static void restrict_machine(const lns_run *all, subproblem *k, uint32_t m)
 {
     const lhi_machine_orders *now = all->r->scratch;
@@ -113,19 +115,19 @@ static void restrict_machine(const lns_run *all, subproblem *k, uint32_t m)
     }
 }
 
-/* Raises the solver's lower bound above the refuted deadline `units` (job-shop
- * time). Ignores deadlines beyond the best schedule, because states of longer
- * schedules may have been pruned. */
+/* Raises the solver's lower bound above the refuted deadline `units` (makespan
+ * in job-shop units). Ignores deadlines at or above the best makespan, because
+ * states of longer schedules may have been pruned. */
 static void raise_bound(lhi_solver *r, int64_t units)
 {
     if (units < lhi_solver_get_deadline_limit(r))
         lhi_solver_raise_bound(r, units + 1, lhi_windows_get_engine_name(r));
 }
 
-/* Shifts the windows to the deadline `units`: a schedule that ends earlier by
- * some amount can be delayed by as much, so all windows' ends move by that
- * amount. A longer deadline, up to the original one, shifts them back. False:
- * a window is empty. */
+/* Shifts the time windows to the deadline `units`. A schedule that ends earlier
+ * by some amount can be delayed by as much, so all windows' ends move by that
+ * amount. A longer deadline, up to the original one, shifts them back. False: a
+ * window is empty. */
 static bool shift_windows(lns_run *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -144,16 +146,18 @@ static bool shift_windows(lns_run *k, int64_t units)
 }
 
 /* Returns the longest makespan, in job-shop units, that diversification
- * accepts: slightly longer than the best. */
+ * accepts: slightly more than the best schedule's. */
 static int64_t get_diversification_target(const lhi_solver *r)
 {
     const int64_t best = lhi_solver_get_deadline_limit(r);
     return best + best / EXTRA_LENGTH_DIVISOR;
 }
 
-/* Sets windows for the longest useful deadline, then for `units`; false: the
- * deadline is refuted. Large lattices take much longer than a subproblem, so
- * they are recomputed only occasionally. */
+/* Computes the time windows for the longest deadline that the search may
+ * target, which with full lattices (graphs of machine states) is slightly above
+ * the best makespan. Then shifts them to `units`. Large lattices take much
+ * longer than a subproblem, so later calls mostly only shift. False: the
+ * deadline is refuted. */
 static bool set_windows(lns_run *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -178,8 +182,8 @@ static bool set_windows(lns_run *k, int64_t units)
     return shift_windows(k, units);
 }
 
-/* Searches one neighbourhood for a schedule below the requested makespan (task
- * of a batch). */
+/* Searches one neighbourhood for a schedule within the requested makespan. Task
+ * number i of a parallel batch: `context` is the lns_run. */
 static lh_status solve_subproblem(void *context, uint32_t i,
                                   lhi_batch_task *piece)
 {
@@ -207,9 +211,9 @@ static lh_status solve_subproblem(void *context, uint32_t i,
     return status;
 }
 
-/* Adapts interval length and makespan step to the outcome of subproblem `k`
- * (`spent`: its work): subproblems should be neither trivial nor hopeless, and
- * steps should succeed occasionally. */
+/* Adapts the neighbourhoods' interval length and the makespan step to the
+ * outcome of subproblem `k` (`spent`: its work). Unfinished searches shorten
+ * the intervals, quick refutations lengthen them; successes double the step. */
 static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
                              uint64_t spent)
 {
@@ -227,9 +231,9 @@ static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
         state->step /= 2;
 }
 
-/* Adapts the neighbourhood sizes to the outcome of subproblem `i` and offers
- * its schedule to the solver (merge function of a batch); leaves *last
- * unchanged. */
+/* Adapts the neighbourhood sizes to the outcome of subproblem `i`, makes its
+ * schedule the current one and offers it to the solver. Merge function of a
+ * batch, called in task order; leaves *last unchanged. */
 static lh_status merge_subproblem(void *context, uint32_t i,
                                   const lhi_batch_task *piece, bool *last,
                                   lh_error *err)
@@ -252,8 +256,8 @@ static int64_t scale_time(int64_t time, int64_t share)
     return time / 1024 * share + time % 1024 * share / 1024;
 }
 
-/* Chooses the neighbourhood of subproblem `k`, a range of devices and a time
- * interval; successive ones follow each other. */
+/* Chooses the neighbourhood of subproblem `k`: a range of devices and a time
+ * interval. Successive intervals follow each other through the schedule. */
 static void select_neighbourhood(lns_run *all, subproblem *k)
 {
     lhi_solver *r = all->r;
@@ -275,8 +279,8 @@ static void select_neighbourhood(lns_run *all, subproblem *k)
     k->windows.restricted_counts = true;
 }
 
-/* Solves one batch of subproblems, whose neighbourhoods are adjacent time
- * intervals, in parallel. */
+/* Solves one batch of subproblems in parallel, each with the neighbourhood that
+ * select_neighbourhood() chooses next. */
 static lh_status solve_batch(lns_run *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -290,8 +294,9 @@ static lh_status solve_batch(lns_run *all, lh_error *err)
     return lhi_batch_run(&all->batch, r->o.threads, err);
 }
 
-/* Selects the schedule whose parts are searched again: the previous one, or a
- * new incumbent. */
+/* Selects the schedule that the next subproblems change: the last one found by
+ * this search, or the incumbent if another engine has improved it. Evaluates
+ * it; all->span is its makespan. */
 static lh_status select_current(lns_run *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -311,8 +316,8 @@ static lh_status select_current(lns_run *all, lh_error *err)
     return LH_OK;
 }
 
-/* Sets the target makespan to the current one less the step size; false: that
- * is below the lower bound. */
+/* Sets the target all->units to the current makespan less the step size, in
+ * job-shop units; false: no makespan between bound and incumbent remains. */
 static bool target_improvement(lns_run *all)
 {
     const lhi_solver *r = all->r;
@@ -329,9 +334,9 @@ static bool target_improvement(lns_run *all)
     return true;
 }
 
-/* Sets the target for leaving a local optimum: any schedule slightly longer
- * than the best, searched from the best one with randomly perturbed operation
- * times. */
+/* Sets the target for leaving a local optimum: a makespan slightly longer than
+ * the best. The search then starts near the current schedule with randomly
+ * perturbed operation times. */
 static void target_diversification(lns_run *all)
 {
     const lhi_solver *r = all->r;
@@ -395,7 +400,8 @@ static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates one subproblem per parallel task, each with windows of its own. */
+/* Allocates one subproblem per parallel task, each with time windows of its
+ * own. */
 static lh_status make_subproblems(lns_run *all, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = all->r->shop;

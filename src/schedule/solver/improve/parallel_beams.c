@@ -31,8 +31,9 @@ typedef struct beam_batch {
     size_t room; /* bytes per beam */
 } beam_batch;
 
-/* Runs beam search for one deadline and improves its schedule by justification
- * (task of a batch). */
+/* Runs beam search for one deadline and improves the schedule found by
+ * justification. Task number i of a parallel batch: `context` is the
+ * beam_batch. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     beam_batch *b = context;
@@ -57,8 +58,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     return LH_OK;
 }
 
-/* Merges the result of beam task `i`: raises the lower bound or offers the
- * schedule to the solver (merge function of a batch); leaves *last
+/* Merges the result of beam task `i` in task order: raises the lower bound if
+ * its deadline is refuted, or offers the schedule to the solver. Leaves *last
  * unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
@@ -79,8 +80,8 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Allocates the state of one beam search per task; with several tasks each has
- * its own windows. */
+/* Allocates the state of one beam search per task in `pieces`; with several
+ * tasks each has windows (earliest start, latest end) of its own. */
 static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
                             lh_error *err)
 {

@@ -26,8 +26,9 @@ typedef struct insertion_batch {
     lhi_repair_options how;
 } insertion_batch;
 
-/* Runs insertion for task `i` on its own worker within the task's budget (task
- * of a batch). */
+/* Runs destroy and repair by insertion on worker number i, within the task's
+ * budget `piece`. Task of a parallel batch: `context` is the insertion_batch.
+ * */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     insertion_batch *a = context;
@@ -39,7 +40,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 }
 
 /* Offers the schedule of insertion task `i` to the solver if the task improved
- * it (merge function of a batch); leaves *last unchanged. */
+ * it. Merge function of a batch, called in task order; leaves *last unchanged.
+ * */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)
@@ -53,8 +55,9 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Creates the insertion workers: at least one per direction, with at most an
- * eighth of the memory. None if insertion does not apply to the job shop. */
+/* Creates the solver's insertion workers: at least one per direction of time,
+ * with at most an eighth of the memory. None if insertion does not apply to the
+ * job shop. */
 static lh_status make_workers(lhi_solver *r, lh_error *err)
 {
     if (r->workers)
@@ -90,8 +93,9 @@ void lhi_parallel_insertion_free_workers(lhi_solver *r)
     r->n_workers = 0;
 }
 
-/* Creates at most one insertion task per worker, as far as the budget lasts, in
- * *pieces. Each task starts from the incumbent if there is one. */
+/* Creates one insertion task per worker, as far as the budget lasts, and stores
+ * their budgets in *pieces. Each task starts from the incumbent if there is
+ * one. */
 static lh_status make_tasks(insertion_batch *a, lhi_arena *mem,
                             lhi_batch_task **pieces, lh_error *err)
 {

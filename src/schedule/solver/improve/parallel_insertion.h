@@ -8,7 +8,8 @@
  * solver's workers on the first call. */
 lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks,
                                      lh_error *err);
-/* Frees the solver's insertion workers. */
+/* Frees the solver's insertion workers, which run insertion on several threads.
+ * */
 void lhi_parallel_insertion_free_workers(lhi_solver *r);
 
 #endif

@@ -31,7 +31,7 @@ enum {
 
 /* --- tails ---------------------------------------------------------------- */
 
-/* Checks that removing a microbatch never increases a device's memory: no
+/* Checks that leaving out a microbatch never increases a device's memory: no
  * partial sum of a chunk's memory changes is negative. */
 static bool never_adds_memory(const lh_pipeline *p)
 {
@@ -112,9 +112,9 @@ typedef struct extension {
     int64_t shift;
 } extension;
 
-/* Returns the start of operation x of a stream when the schedule with fewer
- * microbatches is extended to all of them by repeating one period of
- * microbatches; `k`: that extension. */
+/* Returns the start of operation number x of a stream in extension `k`. The
+ * extension turns a schedule with fewer microbatches into one with all of them
+ * by repeating one period. */
 static int64_t get_extended_start(const lhi_shop *s, const extension *k,
                                   uint32_t stream, uint32_t x)
 {
@@ -140,8 +140,8 @@ static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
             due[s->streams[i].first + x] = get_extended_start(s, k, i, x);
 }
 
-/* Orders the operations of all machines by due date due[op]; false: memory or
- * precedence rules forbid that order. */
+/* Orders the operations of all machines by ascending due date due[op]; false:
+ * memory or precedence rules forbid that order. */
 static bool order_by_due_date(const lhi_machine_orders *w, const int64_t *due)
 {
     const lhi_shop *s = w->shop;
@@ -191,7 +191,8 @@ typedef struct extension_batch {
     uint64_t end; /* ticks */
 } extension_batch;
 
-/* Improves the task's machine orders by justification and keeps the best. */
+/* Improves by justification the machine orders that the task has just built,
+ * and keeps the result if it is the task's best. */
 static lh_status keep_best(const extension_batch *a, extension_task *k,
                            lhi_batch_task *piece)
 {
@@ -215,8 +216,8 @@ static lh_status keep_best(const extension_batch *a, extension_task *k,
 }
 
 /* Builds machine orders for extension `k` of a schedule with fewer
- * microbatches, directly by due date and by dispatching; keeps the better
- * ones. */
+ * microbatches, directly by due date and by dispatching. Keeps the task's best
+ * orders. */
 static lh_status try_extension(const extension_batch *a, extension_task *k,
                                lhi_batch_task *piece)
 {
@@ -231,9 +232,9 @@ static lh_status try_extension(const extension_batch *a, extension_task *k,
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
-/* Computes out[0..2], three time shifts per repetition of the period, from how
- * far each stream advances over one period: a low value, the median and a high
- * one. */
+/* Computes out[0..2], three candidates for the time by which each repetition of
+ * the period is shifted. They are a low value, the median and a high value of
+ * how far the streams advance over one period. */
 static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
 {
     int64_t all[256];
@@ -254,9 +255,10 @@ static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
-/* Runs task `i`: extends the schedule with fewer microbatches to all of them
- * by repeating a period. Tries each first microbatch of the task's range and
- * three time shifts per repetition (low, median, high). */
+/* Extends a schedule with fewer microbatches to all of them by repeating a
+ * period. Tries each first microbatch of the period in the range of task `i`,
+ * and three time shifts per repetition (low, median, high). Task of a parallel
+ * batch. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     const extension_batch *a = context;
@@ -276,8 +278,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 }
 
 /* Keeps the best makespan of extension task `i` and offers its schedule to the
- * solver if it improves the incumbent (merge function of a batch); leaves *last
- * unchanged. */
+ * solver if it improves the incumbent. Merge function of a batch, called in
+ * task order; leaves *last unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)
@@ -366,8 +368,8 @@ static lh_status make_tasks(extension_batch *a, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of tasks: two per thread, since their durations differ,
- * but at most an eighth of the memory. */
+/* Returns the number of extension tasks: two per thread, since their durations
+ * differ, but so few that they use at most an eighth of the memory. */
 static uint32_t count_tasks(const lhi_solver *r)
 {
     const size_t each = (size_t)r->shop->n_ops * TASK_BYTES;
@@ -404,8 +406,8 @@ lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
 
 /* --- solving reduced problems --------------------------------------------- */
 
-/* Stores the bound and the schedule that solver `part` has found for a reduced
- * problem (fewer microbatches) in `g`. */
+/* Moves the lower bound and the schedule that solver `part` has found for a
+ * reduced problem (fewer microbatches) to `g`, if they improve it. */
 static lh_status store_result(lhi_solver *r, lhi_solver *part,
                               lhi_reduced_problem *g, lh_error *err)
 {

@@ -29,9 +29,9 @@ lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err);
 /* Frees the schedules of the reduced problems; NULL is allowed. */
 void lhi_reduction_free(lhi_reduction *fewer);
 
-/* Solves the pipeline with fewer microbatches for a while, each problem
- * starting from smaller ones. Then raises the solver's lower bound and extends
- * the schedules found. */
+/* Solves the pipeline with fewer microbatches for a while, in increasing size,
+ * each problem starting from smaller ones. Then raises the solver's lower bound
+ * and extends the schedules found. */
 lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err);
 
 /* Raises the tails (time that must follow) of chunk 0's forwards in the

@@ -57,7 +57,7 @@ static uint32_t draw_below(tuner *a, uint32_t n)
 }
 
 /* Checks whether a stream's next operation has its inputs and respects the
- * memory limit, the caps of activations and the precedence rules. */
+ * memory limit, the caps on activations in flight and the precedence rules. */
 static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -78,8 +78,8 @@ static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
     return true;
 }
 
-/* Selects machine `machine`'s next operation by the priority rule with the
- * current parameters. */
+/* Selects the next operation of machine `machine` by the dispatching rule with
+ * its current parameters. */
 static void choose_operation(tuner *a, uint32_t machine)
 {
     const lhi_shop *s = a->s;
@@ -140,8 +140,8 @@ static void run_op(tuner *a, uint32_t o)
     }
 }
 
-/* Builds a schedule by the priority rule, operation by operation. False:
- * deadlock, some never start. */
+/* Builds a schedule by the dispatching rule, operation by operation. False: it
+ * deadlocks, since memory or caps block all remaining operations. */
 static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -162,8 +162,8 @@ static bool run_all(tuner *a)
     return true;
 }
 
-/* Builds the schedule for the current parameters of the priority rule and
- * returns its objective; FAR: operations remain. */
+/* Builds the schedule for the current parameters of the dispatching rule and
+ * returns its objective in job-shop time; FAR: operations remain. */
 static int64_t evaluate(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -185,8 +185,8 @@ static int64_t evaluate(tuner *a)
 
 /* --- parameters ----------------------------------------------------------- */
 
-/* Copies the parameters of the dispatching rule; both have arrays of the same
- * size. */
+/* Copies the parameters of the dispatching rule from `from` to `to`, whose
+ * arrays have the same size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -195,8 +195,8 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
     to->patience = from->patience;
 }
 
-/* Returns a random offset to due dates, of either sign and geometrically
- * distributed size. */
+/* Returns a random offset to due dates in job-shop time, of either sign and
+ * geometrically distributed size. */
 static int64_t draw_offset(tuner *a)
 {
     int64_t size = a->scale >> draw_below(a, 8);
@@ -204,8 +204,8 @@ static int64_t draw_offset(tuner *a)
     return draw(a) & 1 ? by : -by;
 }
 
-/* Perturbs one random parameter of the priority rule: waiting time, activation
- * limits, or offsets to due dates. */
+/* Perturbs one random parameter of the dispatching rule: waiting time, caps on
+ * activations, or offsets to due dates. */
 static void perturb(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -243,8 +243,9 @@ static void perturb(tuner *a)
             a->now.offset[i] += by;
 }
 
-/* Searches the parameters of the priority rule by simulated annealing. Stores a
- * better schedule's orders in `best` and its objective in *best_time. */
+/* Searches the parameters of the dispatching rule by simulated annealing.
+ * Stores a better schedule's orders in `best` and its objective in *best_time.
+ * */
 static void search_parameters(tuner *a, lhi_machine_orders *best,
                               int64_t *best_time, const lhi_tuning_options *how,
                               lhi_budget *budget)
@@ -278,8 +279,9 @@ static void search_parameters(tuner *a, lhi_machine_orders *best,
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Derives the precedence rules per stream, the W that releases each F's
- * memory, memory reserves and initial parameters. */
+/* Derives from the job shop, per stream, the inputs of the dispatching rule:
+ * precedence rules, the W that releases each F's memory, the memory to reserve
+ * for later chunks, and initial parameters. */
 static void read_rules(tuner *a)
 {
     const lhi_shop *s = a->s;

@@ -37,7 +37,8 @@ typedef struct lhi_budget {
 
 /* Returns the monotonic clock's time, in seconds. */
 double lhi_seconds(void);
-/* Starts a budget of search work and time from the solver options. */
+/* Starts a budget of search work and time, with the limits, callback and
+ * disabled engines in the solver options. */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
 /* Returns a budget of at most `most` ticks (units of search work) for work
  * that may run on another thread; it also stops when *end is set. */
@@ -48,8 +49,8 @@ uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
 /* Spends ticks (units of search work); true: the budget is used up or stopped,
  * and the caller has to stop. */
 bool lhi_budget_spend(lhi_budget *budget, uint64_t ticks);
-/* Adds the ticks and statistics of the partial budget `part` to `budget`;
- * returns whether `budget` is then used up. */
+/* Adds the used ticks (units of search work) and statistics of the partial
+ * budget `part` to `budget`; returns whether `budget` is then used up. */
 bool lhi_budget_merge_part(lhi_budget *budget, const lhi_budget *part);
 /* Checks whether the time limit is exceeded, without spending ticks. */
 bool lhi_budget_check_time(lhi_budget *budget);

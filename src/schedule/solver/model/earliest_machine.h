@@ -21,8 +21,8 @@ typedef struct lhi_earliest_machine {
 lh_status lhi_earliest_machine_make(lhi_earliest_machine *first,
                                     uint32_t n_machines, lhi_arena *mem,
                                     lh_error *err);
-/* Resets the tree: no machine has an operation to run, and every machine's
- * earliest end must be computed again. */
+/* Resets the tree: every machine's earliest end is unknown and must be set by
+ * lhi_earliest_machine_set_end(). */
 void lhi_earliest_machine_reset(lhi_earliest_machine *first);
 /* Marks a machine's earliest end as stale, so that
  * lhi_earliest_machine_take_stale() returns the machine. */

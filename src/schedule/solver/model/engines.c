@@ -29,7 +29,7 @@ static const struct {
                     {"regrowth", LHI_ENGINE_DESTROY_REPAIR}};
 enum { N_FORMER_NAMES = sizeof former_names / sizeof *former_names };
 
-/* Checks whether name[0..len-1] equals `known`. */
+/* Checks whether the text name[0..len-1] equals `known`. */
 static bool has_name(const char *known, const char *name, size_t len)
 {
     return strlen(known) == len && strncmp(known, name, len) == 0;
@@ -66,7 +66,8 @@ const char *lhi_engine_get_label(lhi_engine engine)
     return engine == LHI_ENGINE_NONE ? "" : rows[engine].label;
 }
 
-/* Fails due to an unknown engine name; the message lists the known ones. */
+/* Fails with LH_EINVAL because no search engine has the name in name[0..len-1];
+ * the message lists the known ones. */
 static lh_status report_unknown_engine(const char *name, size_t len,
                                        lh_error *err)
 {

@@ -61,8 +61,9 @@ static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
     return s->n_streams++;
 }
 
-/* Checks whether the collectives of `device` are operations of link machines,
- * instead of machines that follow the device. */
+/* Checks whether the collectives of `device` become operations on link
+ * machines, because they share links with messages. Otherwise they are on
+ * machines that follow the device's order. */
 static bool shares_link(const builder *m, uint32_t device)
 {
     return m->shares && lhi_shares_link(m->p, device);
@@ -136,7 +137,8 @@ static void add_devices(builder *m)
     }
 }
 
-/* Returns route i: messages of chunk i/2, forward if i is even. */
+/* Returns message route i of the pipeline: from chunk i/2 to the next chunk if
+ * i is even, to the previous one if it is odd. */
 static const lhi_route *get_route(const lh_pipeline *p, uint32_t i)
 {
     return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
@@ -163,9 +165,10 @@ static bool occupies_link(const builder *m, uint32_t c, uint32_t r)
     return false;
 }
 
-/* Adds the collectives that occupy link resource r to its machine, the last
- * one: an operation per piece. A collective on several links has operations on
- * each; that these take place at the same times is relaxed. */
+/* Adds the collectives that occupy link resource r as operations to the machine
+ * added last, one per piece (slice of a collective). A collective on several
+ * links has operations on each of them. That these run at the same times is
+ * relaxed. */
 static void add_shared_collectives(builder *m, uint32_t r)
 {
     const lh_pipeline *p = m->p;
@@ -193,9 +196,10 @@ static bool carries_collectives(const builder *m, uint32_t r)
     return false;
 }
 
-/* Decides whether collectives on shared links are operations of the links: if
- * there are not too many pieces. Otherwise each device has them on a link of
- * its own, which is a relaxation. */
+/* Decides whether collectives on links shared with messages become operations
+ * of the link machines: only if there are not too many pieces (slices of
+ * collectives). Otherwise each device gets a link of its own for them, which is
+ * a relaxation. */
 static void find_shared_links(builder *m)
 {
     const lh_pipeline *p = m->p;
@@ -212,8 +216,8 @@ static void find_shared_links(builder *m)
 }
 
 /* Adds the link of resource r as a machine if its messages can wait for each
- * other or for collectives: several streams share it, or one sender is faster
- * than the link. */
+ * other or for collectives. They can if several streams share it, or if one
+ * sender is faster than the link. */
 static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
 {
     lhi_shop *s = m->s;
@@ -274,8 +278,8 @@ static lh_status add_links(builder *m, lh_error *err)
 
 /* --- operations ---------------------------------------------------------- */
 
-/* Returns the smallest share if a time or memory amount is divided into
- * `parts` integer parts. */
+/* Returns the smallest part if `total`, a time or memory amount, is divided
+ * into `parts` integer parts that differ by at most 1. */
 static int64_t compute_min_share(int64_t total, uint32_t parts)
 {
     int64_t least = total;
@@ -286,7 +290,8 @@ static int64_t compute_min_share(int64_t total, uint32_t parts)
     return least;
 }
 
-/* Returns the duration in ns of operation x in a stream. */
+/* Returns the duration in ns of operation number x of stream `t`; for a divided
+ * W that of one part. */
 static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
                                 uint32_t x)
 {
@@ -312,7 +317,8 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
     }
 }
 
-/* Returns by how much operation x in a stream changes the memory. */
+/* Returns by how much operation number x of stream `t` changes the device's
+ * memory; negative: it releases memory. */
 static int64_t get_operation_memory(const builder *m, const lhi_stream *t,
                                     uint32_t x)
 {
@@ -370,8 +376,8 @@ static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
     m->n_arcs++;
 }
 
-/* Adds, per microbatch, arcs from pass stream `from` to pass stream `to`,
- * through the stream `message` if there is one. */
+/* Adds, per microbatch, precedence arcs from pass stream `from` to pass stream
+ * `to`, through the stream `message` if there is one. */
 static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {
@@ -388,8 +394,9 @@ static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
     }
 }
 
-/* Expresses chunk c's memory limit by arcs if only F takes memory and only one
- * stream releases it: F i starts after enough releases to make it fit. */
+/* Expresses chunk c's memory limit by arcs (precedences) if only F takes memory
+ * and only one stream (operations in fixed order) releases it. F number i then
+ * starts after enough releases to make it fit. */
 static void add_memory(builder *m, uint32_t c)
 {
     const lhi_shop *s = m->s;
@@ -422,8 +429,8 @@ static void add_memory(builder *m, uint32_t c)
     }
 }
 
-/* Adds arcs for collectives that are operations: of data-parallel links that
- * are machines of their own, or of links with messages. */
+/* Adds precedence arcs for collectives that are operations: of data-parallel
+ * links that are machines of their own, or of links with messages. */
 static void add_collectives(builder *m)
 {
     lhi_shop *s = m->s;
@@ -445,9 +452,9 @@ static void add_collectives(builder *m)
     }
 }
 
-/* Returns the all-gather stream of the device's first chunk with one, on link
- * machine k; NULL: none. This all-gather is queued at time 0 before the
- * device's others, because no chunk is used before an earlier one. */
+/* Returns the all-gather stream on link machine k of the first of device d's
+ * chunks that has one; NULL: none. This all-gather is queued at time 0 before
+ * the device's others, because no chunk is used before an earlier one. */
 static const lhi_stream *find_first_gather(const builder *m,
                                            const lhi_machine *k, uint32_t d)
 {
@@ -459,7 +466,8 @@ static const lhi_stream *find_first_gather(const builder *m,
     return first;
 }
 
-/* Checks whether two devices share the same links. */
+/* Checks whether the data-parallel communication of two devices uses the same
+ * links, which it shares with messages. */
 static bool share_same_links(const lh_pipeline *p, uint32_t a, uint32_t b)
 {
     uint32_t n = p->shared_at[a + 1] - p->shared_at[a];
@@ -468,9 +476,10 @@ static bool share_same_links(const lh_pipeline *p, uint32_t a, uint32_t b)
                   n * sizeof *p->shared) == 0;
 }
 
-/* Adds arcs between the first pieces of the devices' first all-gathers on link
- * machine k, which enter its queue at time 0 in device order. With FIFO links
- * all messages follow them, since no message is ready at time 0. */
+/* Adds precedence arcs between the first pieces (slices) of the devices' first
+ * all-gathers on link machine k, which enter its queue at time 0 in device
+ * order. With FIFO links all messages follow them, since no message is ready at
+ * time 0. */
 static void order_first_gathers(builder *m, const lhi_machine *k)
 {
     const lhi_shop *s = m->s;
@@ -493,8 +502,8 @@ static void order_first_gathers(builder *m, const lhi_machine *k)
     }
 }
 
-/* Adds all arcs between operations; called twice, first to count the arcs, then
- * to store them. */
+/* Adds all precedence arcs between operations; called twice, first to count the
+ * arcs, then to store them. */
 static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -518,7 +527,8 @@ static void add_arcs(builder *m)
             order_first_gathers(m, &s->machines[i]);
 }
 
-/* Counts the arcs, allocates their arrays and stores them. */
+/* Lists all arcs (precedences with a minimum delay) between operations: counts
+ * them, allocates their arrays and stores them. */
 static lh_status collect_arcs(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -538,8 +548,8 @@ static lh_status collect_arcs(builder *m, lh_error *err)
     return LH_OK;
 }
 
-/* Sorts the arcs by source and by target, so that each operation's successors
- * and predecessors are contiguous. */
+/* Sorts the arcs (precedences with a minimum delay) by source and by target, so
+ * that each operation's successors and predecessors are contiguous. */
 static void index_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -589,8 +599,8 @@ static void set_heads_and_tails(builder *m, lh_solve_objective objective)
         s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
 }
 
-/* Divides all times by their greatest common divisor, and scales them so that
- * no duration of 0 remains. */
+/* Divides all times of the job shop by their greatest common divisor, and
+ * scales them so that no duration of 0 remains. */
 static lh_status scale_times(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -671,8 +681,9 @@ static lh_status make_all(builder *m, lh_solve_objective objective,
     return scale_times(m, err);
 }
 
-/* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. `parts`:
- * parts per W. */
+/* Builds a job shop from the builder `m`, in which the caller has set the
+ * pipeline (p), whether links are FIFO (fifo), and whether W parts are relaxed
+ * to equal ones (loose). `parts`: parts per W. */
 static lh_status make_shop(builder m, uint32_t parts,
                            lh_solve_objective objective, lhi_arena *mem,
                            lhi_shop **out, lh_error *err)

@@ -37,8 +37,9 @@ static bool is_collective(const lhi_stream *t)
     return t->kind == LHI_GATHER || t->kind == LHI_SCATTER;
 }
 
-/* Returns the passes of an operation order of *n, in `mem`, without pieces of
- * collectives, and their number in *n; NULL: out of memory. */
+/* Converts the operation order of *n operations to passes, allocated in `mem`;
+ * operations that are pieces of collectives are left out. Sets *n to the number
+ * of passes. NULL: out of memory. */
 static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
                               const uint32_t *order, uint32_t *n)
 {
@@ -60,8 +61,9 @@ static uint32_t count_message_streams(const lhi_shop *s, const lhi_machine *k)
     return n;
 }
 
-/* Builds a schedule from orders[machine], allocating scratch from `mem`;
- * `links`: with message orders. */
+/* Builds a schedule from orders[machine], the order of operations on every
+ * machine; `links`: includes the message orders of links. Scratch memory comes
+ * from `mem`. */
 static lh_status build_schedule(const lhi_shop *s,
                                 const uint32_t *const *orders, bool links,
                                 lhi_arena *mem, lh_schedule **out,
@@ -116,8 +118,8 @@ typedef struct order_reader {
     uint32_t *next;   /* per stream */
 } order_reader;
 
-/* Appends the next `times` operations of a stream to the order of the stream's
- * machine; false: the stream has fewer left. */
+/* Appends the next `times` operations of a stream (operations in fixed order)
+ * to the order of the stream's machine; false: the stream has fewer left. */
 static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)
@@ -156,8 +158,9 @@ static bool append_device(order_reader *f, const lh_schedule *schedule,
     return true;
 }
 
-/* Appends the operations of a data-parallel link's machine in the order of the
- * first (gathers) or last (scatters) passes of their chunks. */
+/* Appends the operations of a data-parallel link's machine to its order, which
+ * follows the device's passes. Gathers have the order of their chunks' first
+ * forwards, scatters that of the last backwards. */
 static void append_collectives(order_reader *f, uint32_t machine)
 {
     const lhi_shop *s = f->s;
@@ -202,8 +205,9 @@ static bool append_piece(order_reader *f, const lh_timeline *timeline,
     return ok;
 }
 
-/* Appends the messages and pieces of the timeline to the links' orders in order
- * of departure; false: they do not match the job shop. */
+/* Appends the messages and pieces (slices of collectives) of the timeline to
+ * the links' orders, in order of departure; false: they do not match the job
+ * shop. */
 static bool append_messages(order_reader *f, const lh_timeline *timeline)
 {
     const lhi_shop *s = f->s;

@@ -4,8 +4,8 @@
 
 #include "schedule/pipeline/pipeline_internal.h"
 
-/* Returns a stream's position on a microbatch's path through the pipeline;
- * NONE for W. */
+/* Returns a stream's position on a microbatch's path through the pipeline (F of
+ * all chunks, then D, with messages between); NONE for W. */
 static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
 {
     uint32_t n = s->p->n_chunks;
@@ -23,8 +23,8 @@ static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
-/* Checks whether, for the same microbatch, the operation of stream a has to run
- * before that of stream b. */
+/* Checks whether, for every microbatch, the operation of stream a has to run
+ * before that of stream b, because of their positions on the path. */
 static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
                             const lhi_stream *b)
 {

@@ -12,7 +12,8 @@ static bool connects_machines(const lhi_shop *s, uint32_t a, uint32_t b)
            s->streams[s->stream_of[b]].machine;
 }
 
-/* Copies the job shop's arcs between different machines, sorted by source. */
+/* Copies the job shop's precedence arcs between operations on different
+ * machines, sorted by source, for lhi_machine_orders_evaluate(). */
 static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem,
                             lh_error *err)
 {
@@ -94,8 +95,9 @@ void lhi_machine_orders_copy(lhi_machine_orders *to,
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));
 }
 
-/* Runs machine m's operations in order until one lacks its inputs; pushes
- * machines that can continue. Returns the new stack top. */
+/* Runs machine m's operations in their order until one lacks inputs. Pushes
+ * machines whose next operation has become ready on the stack, whose top is
+ * `top`; returns the new top. */
 static uint32_t run_machine(lhi_machine_orders *w, uint32_t m, uint32_t top)
 {
     const lhi_shop *s = w->shop;

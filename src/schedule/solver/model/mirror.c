@@ -7,7 +7,8 @@ uint32_t lhi_mirror_get_operation(const lhi_shop *s, uint32_t o)
     return 2 * t->first + t->count - 1 - o;
 }
 
-/* Copies all arcs of s with reversed direction to the mirrored job shop t. */
+/* Copies all precedence arcs of s with reversed direction to the mirrored job
+ * shop t. */
 static void reverse_arcs(const lhi_shop *s, lhi_shop *t)
 {
     uint32_t n_succ = 0, n_pred = 0;
@@ -26,8 +27,8 @@ static void reverse_arcs(const lhi_shop *s, lhi_shop *t)
     }
 }
 
-/* Allocates the arrays of the time-reversed shop t in `mem`; false: out of
- * memory. */
+/* Allocates the arrays of the time-reversed job shop t, as large as those of
+ * `s`, in `mem`; false: out of memory. */
 static bool allocate(const lhi_shop *s, lhi_arena *mem, lhi_shop *t)
 {
     size_t n = s->n_ops, n_arcs = s->succ_at[n];
@@ -48,8 +49,8 @@ static bool allocate(const lhi_shop *s, lhi_arena *mem, lhi_shop *t)
 }
 
 /* Builds the mirrored (time-reversed) job shop in `mem`. Memory after an
- * operation in one direction equals memory before it in the other. Rules
- * follow from arcs through other machines. */
+ * operation in one direction equals memory before it in the other. Rules follow
+ * from precedence arcs through other machines. */
 lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
                           lh_error *err)
 {

@@ -37,8 +37,8 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Stores, for each operation on a machine that follows another machine's
- * order, the pass that determines its position. */
+/* Stores, for each operation on a machine that follows another machine's order,
+ * the pass whose place in that order determines the operation's own. */
 static void find_producers(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
@@ -60,8 +60,8 @@ static void find_producers(lhi_search *s)
     }
 }
 
-/* Allocates values and history (steps for undoing) of all heads or all
- * tails. */
+/* Allocates the values and the history (steps for undoing) of all heads
+ * (earliest starts) or all tails (times that must follow). */
 static lh_status make_history(lhi_search *s, history *h, lh_error *err)
 {
     size_t n = s->s->n_ops;
@@ -76,8 +76,8 @@ static lh_status make_history(lhi_search *s, history *h, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the search's arrays per operation, and the histories of heads and
- * tails. */
+/* Allocates the search's arrays per operation, and the histories of heads
+ * (earliest starts) and tails (times that must follow). */
 static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
                               lh_error *err)
 {
@@ -127,8 +127,8 @@ static lh_status allocate_vars(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Initialises memory sums, heads and tails, and queues all operations for
- * propagation. */
+/* Initialises memory sums, heads (earliest starts) and tails (times that must
+ * follow) from the windows, and queues all operations for propagation. */
 static void initialise_operations(lhi_search *s, const lhi_windows *w)
 {
     const lhi_shop *shop = s->s;
@@ -147,8 +147,9 @@ static void initialise_operations(lhi_search *s, const lhi_windows *w)
     }
 }
 
-/* Initialises each variable's preferred value from the hint, and activities so
- * that pairs close in time are decided first. */
+/* Initialises each variable's preferred value from `hint`, or if that is NULL
+ * from heads (earliest starts) and tails (times that must follow). Initialises
+ * its activity such that pairs with little slack are decided first. */
 static void initialise_variables(lhi_search *s, const lhi_machine_orders *hint)
 {
     const lhi_shop *shop = s->s;

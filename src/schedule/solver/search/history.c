@@ -92,7 +92,8 @@ void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
     }
 }
 
-/* Returns an operation's head or tail when the history had n steps. */
+/* Returns an operation's head (earliest start) or tail (time that must follow)
+ * when the history had n steps. */
 static int64_t get_value_at(const history *h, uint32_t op, uint32_t n)
 {
     uint32_t e = h->last[op];
@@ -110,8 +111,9 @@ void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
     lhi_search_explain_path(s, &s->tail, b, tail - (spare - less));
 }
 
-/* Adds to the conflict the heads and tails because of which literal `l` (b
- * before a) holds: a before b would exceed the deadline. */
+/* Adds to the conflict the heads (earliest starts) and tails (times that must
+ * follow) because of which literal `l` (operation b before a) holds: a before b
+ * would exceed the deadline. */
 void lhi_search_explain_time(lhi_search *s, lit l)
 {
     uint32_t b = lhi_search_get_first(s, l), a = lhi_search_get_second(s, l);

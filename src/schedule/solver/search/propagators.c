@@ -9,8 +9,9 @@
 
 /* --- heads and tails ------------------------------------------------------ */
 
-/* Propagates the head (`heads`) of message o, on a machine that follows
- * another's order, to the messages after it; otherwise its tail to the messages
+/* With `heads`, propagates the head (earliest start) of operation o, on a
+ * machine that follows another's order, to the operations after it on that
+ * machine. Otherwise propagates its tail (time that must follow) to those
  * before it. False: conflict. */
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
@@ -48,9 +49,10 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
-/* Propagates the head of o (`heads`) to operations of other streams on the same
- * machine that are ordered after it; otherwise its tail to those before it.
- * False: conflict. */
+/* With `heads`, propagates the head (earliest start) of o to operations of
+ * other streams on the same machine that are ordered after it. Otherwise
+ * propagates its tail (time that must follow) to those before it. False:
+ * conflict. */
 static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -80,8 +82,8 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
-/* Propagates the head of o to its successors by stream, arcs and orders;
- * false: conflict. */
+/* Propagates the head (earliest start) of o to its successors by stream, arcs
+ * and known orders; false: conflict. */
 static bool push_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -99,8 +101,8 @@ static bool push_head(lhi_search *s, uint32_t o)
     return push_machine(s, o, true);
 }
 
-/* Propagates the tail of o to its predecessors by stream, arcs and orders;
- * false: conflict. */
+/* Propagates the tail (time that must follow) of o to its predecessors by
+ * stream, arcs and known orders; false: conflict. */
 static bool push_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -118,8 +120,8 @@ static bool push_tail(lhi_search *s, uint32_t o)
     return push_machine(s, o, false);
 }
 
-/* Orders open operations before o that could not run after it: o before them
- * would exceed the deadline. Tails decrease along a stream, so this affects
+/* Puts those operations before o whose order is open but which would exceed the
+ * deadline if they ran after o. Tails decrease along a stream, so this affects
  * the first open ones. False: conflict. */
 static bool order_by_head(lhi_search *s, uint32_t o)
 {
@@ -146,8 +148,8 @@ static bool order_by_head(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* Orders those open operations after o that end too late to precede it within
- * the deadline; false: conflict. */
+/* Puts those operations after o whose order is open but which end too late to
+ * precede it within the deadline; false: conflict. */
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -172,8 +174,8 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* Checks that o's head, duration and tail fit the deadline; otherwise stores
- * the explanation as conflict. */
+/* Checks that o's head (earliest start), duration and tail (time that must
+ * follow) fit the deadline; otherwise stores the explanation as conflict. */
 static bool check_window(lhi_search *s, uint32_t o)
 {
     int64_t spare =
@@ -185,8 +187,9 @@ static bool check_window(lhi_search *s, uint32_t o)
     return false;
 }
 
-/* Propagates one changed head or tail per call, so that implied orders are
- * known before the next; false: conflict. */
+/* Propagates one changed head (earliest start) or tail (time that must follow)
+ * per call, so that implied orders are known before the next; false: conflict.
+ * */
 bool lhi_search_propagate_times(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
@@ -205,8 +208,8 @@ bool lhi_search_propagate_times(lhi_search *s)
     return push_tail(s, o) && (s->producer[o] != NONE || order_by_tail(s, o));
 }
 
-/* Queues the messages that `op` produces on machines that follow the order of
- * op's machine, for propagation. */
+/* Queues for propagation, in `history` h, the messages or collectives whose
+ * order on a following machine depends on op. */
 static void queue_followers(lhi_search *s, uint32_t op, history *h)
 {
     const lhi_shop *shop = s->s;
@@ -236,8 +239,9 @@ typedef struct block {
     int64_t begin, end;
 } block;
 
-/* Checks whether the machine's operations due by `due` alone, ordered by head,
- * end after it; *out: the last block of them without idle time. */
+/* Checks whether the machine's operations that must end by `due`, run alone in
+ * order of their heads (earliest starts), end later. *out: the last block of
+ * them without idle time. */
 static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
                             block *out)
 {
@@ -273,8 +277,9 @@ static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
     }
 }
 
-/* Stores as conflict the heads and tails that explain block `b`, which misses
- * `due`; splits the slack between heads and tails. */
+/* Stores as conflict the heads (earliest starts) and tails (times that must
+ * follow) that explain block `b`, which misses `due`; splits the slack between
+ * heads and tails. */
 static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
                           const block *b)
 {
@@ -373,20 +378,22 @@ void lhi_search_queue_memory(lhi_search *s, uint32_t op)
     s->memory_queue[s->n_memory_queue++] = op;
 }
 
-/* Returns the net memory change of the first x operations in a stream. */
+/* Returns the net memory change of the first x operations of a stream
+ * (operations in fixed order). */
 static int64_t get_memory_sum(const lhi_search *s, uint32_t stream, uint32_t x)
 {
     return s->memory_sum[s->s->streams[stream].first + stream + x];
 }
 
-/* Checks whether all operations of a stream together increase the memory. */
+/* Checks whether all operations of a stream (operations in fixed order)
+ * together increase the memory. */
 static bool takes_memory(const lhi_search *s, uint32_t stream)
 {
     return get_memory_sum(s, stream, s->s->streams[stream].count) > 0;
 }
 
 /* Returns the literal that explains why `stream` holds at least get_min_share()
- * of the memory when o runs; NONE: it needs no explanation. */
+ * of the memory while o runs; NONE: no literal is needed. */
 static lit get_share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     const lhi_stream *u = &s->s->streams[stream];
@@ -400,8 +407,9 @@ static lit get_share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
                : NONE;
 }
 
-/* Returns a stream's minimum share of the resident memory when o runs: the sum
- * over operations that precede o for sure. */
+/* Returns the least memory that a stream's operations hold while o runs. It is
+ * the net change of those that certainly precede o or, for a stream (operations
+ * in fixed order) that releases memory, of those that may precede it. */
 static int64_t get_min_share(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     size_t at = s->slot_at[o] + s->s->streams[stream].slot;
@@ -409,8 +417,9 @@ static int64_t get_min_share(const lhi_search *s, uint32_t o, uint32_t stream)
         s, stream, takes_memory(s, stream) ? s->before[at] : s->after[at]);
 }
 
-/* Stores in *out the literals that explain the memory shares of all streams
- * except o's own and `except`; false: out of memory. */
+/* Stores in *out the literals that explain the least memory held by all streams
+ * (operations in fixed order) except o's own and `except`; false: out of
+ * memory. */
 static bool store_share_reasons(lhi_search *s, uint32_t o, uint32_t except,
                                 why *out)
 {
@@ -431,8 +440,9 @@ static bool store_share_reasons(lhi_search *s, uint32_t o, uint32_t except,
     return true;
 }
 
-/* Orders operations of one stream after (or before) o that otherwise exceed
- * the remaining memory `spare`; false: conflict. */
+/* Orders operations of a stream (operations in fixed order) after o, or before
+ * it if the stream releases memory, because otherwise the memory would exceed
+ * `spare`, the amount that remains. False: conflict. */
 static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
                             int64_t spare)
 {
@@ -460,8 +470,9 @@ static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
     return store_share_reasons(s, o, stream, &w) && lhi_search_enqueue(s, l, w);
 }
 
-/* Checks that the streams' minimum memory shares when o runs fit the limit.
- * Derives orders from the remaining memory. False: conflict. */
+/* Checks that the least memory held by all streams (operations in fixed order)
+ * while o runs fits the machine's limit, and derives orders from the remaining
+ * amount. False: conflict. */
 static bool check_memory(lhi_search *s, uint32_t o)
 {
     const lhi_stream *t = lhi_search_get_stream(s, o);

@@ -22,14 +22,16 @@ bool lhi_search_is_applicable(const lhi_shop *shop)
     return true;
 }
 
-/* Returns the stream of operation o. */
+/* Returns the stream (operations in fixed order) of operation o. */
 static const lhi_stream *get_stream(const root *a, uint32_t o)
 {
     return &a->s->streams[a->s->stream_of[o]];
 }
 
-/* Initialises how many operations of each stream at least precede and follow
- * operation o, by fixed rules and, with_counts, by the windows' counts. */
+/* Initialises a->before and a->after for operation o: how many operations of
+ * each stream (operations in fixed order) certainly precede it, and the first
+ * that certainly follows. Uses fixed rules and, with_counts, the time windows'
+ * counts. */
 static void initialise_counts(root *a, const lhi_windows *w, bool with_counts,
                               uint32_t o)
 {
@@ -52,8 +54,8 @@ static void initialise_counts(root *a, const lhi_windows *w, bool with_counts,
     }
 }
 
-/* Lists a machine's operations by earliest start, which agrees with most known
- * orders. */
+/* Lists a machine's operations by earliest start, an order that agrees with
+ * most known orders of pairs. */
 static void list_machine(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     uint32_t at[MOST_SLOTS] = {0};
@@ -121,8 +123,8 @@ static bool inherit_after(root *a, uint32_t o, uint32_t q)
     return true;
 }
 
-/* Extends every operation's predecessors transitively, in list order; false: a
- * cycle. */
+/* Extends the known predecessors of every operation by their own predecessors,
+ * in the list's order; false: the known orders have a cycle. */
 static bool extend_predecessors(root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++) {
@@ -137,8 +139,8 @@ static bool extend_predecessors(root *a, const lhi_machine *m)
     return true;
 }
 
-/* Extends every operation's successors transitively, in reverse list order;
- * false: a cycle. */
+/* Extends the known successors of every operation by their own successors, in
+ * reverse order of the list; false: the known orders have a cycle. */
 static bool extend_successors(root *a, const lhi_machine *m)
 {
     for (uint32_t x = a->n; x-- > 0;) {
@@ -153,7 +155,8 @@ static bool extend_successors(root *a, const lhi_machine *m)
     return true;
 }
 
-/* Checks that no operation has to be both before and after another one. */
+/* Checks that no operation of the machine is known to run both before and after
+ * the same other operation. */
 static bool is_possible(const root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++)

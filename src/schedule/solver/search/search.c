@@ -17,8 +17,9 @@ static const why decision = {WHY_NOT, 0, 0};
 
 /* --- propagation ---------------------------------------------------------- */
 
-/* Propagates literal `l` (a before b): operations of a stream keep their
- * order, and "before" is transitive. False: conflict. */
+/* Propagates literal `l` (a before b) to other pairs: operations of a stream
+ * (operations in fixed order) keep their order, and "before" is transitive.
+ * False: conflict. */
 static bool propagate_orders(lhi_search *s, lit l)
 {
     uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l);
@@ -78,8 +79,9 @@ static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
     return true;
 }
 
-/* Replaces the watched literal c[1] of the clause, which is false, by one that
- * is not; false: there is none. */
+/* Replaces c[1], the second watched literal of the clause, which is false, by a
+ * literal that is not false. `first`: the other watched literal. False: there
+ * is none. */
 static bool move_watch(lhi_search *s, uint32_t clause, lit first)
 {
     lit *c = &s->clauses[clause + 2];
@@ -130,8 +132,8 @@ static bool visit_clauses(lhi_search *s, lit l)
     return ok;
 }
 
-/* Propagates literals, times, machines and memory until nothing changes;
- * false: conflict. */
+/* Propagates new literals, times, machine bounds and memory until nothing
+ * changes; false: conflict. */
 static bool propagate(lhi_search *s)
 {
     for (;;) {
@@ -221,7 +223,8 @@ static bool open_level(lhi_search *s)
     return true;
 }
 
-/* Backtracks to `n_levels` decision levels. */
+/* Backtracks the search to the state in which n_levels decision levels are
+ * open. */
 static void backtrack_to(lhi_search *s, uint32_t n_levels)
 {
     lhi_search_clear_queues(s);
@@ -246,7 +249,7 @@ static void backtrack_to(lhi_search *s, uint32_t n_levels)
 }
 
 /* Makes the present values permanent as the search's root state (before any
- * decision); facts at the root need no reasons. */
+ * decision); at the root nothing needs reasons. */
 static void fix_root(lhi_search *s)
 {
     history *both[2] = {&s->head, &s->tail};
@@ -263,8 +266,9 @@ static void fix_root(lhi_search *s)
 
 /* --- conflicts ------------------------------------------------------------ */
 
-/* Marks the conflict's literals: adds those below the highest decision level to
- * the learnt clause, and returns the number of the others. */
+/* Goes through the conflict's literals: adds the negations of those from lower
+ * decision levels to the learnt clause, and returns the number of those from
+ * the highest level. */
 static uint32_t mark_conflict(lhi_search *s)
 {
     uint32_t n = 0;
@@ -494,7 +498,7 @@ static bool restart(lhi_search *s)
 }
 
 /* Writes machine orders with each machine's operations in ascending order of
- * their heads. */
+ * their heads (earliest starts). */
 static void write_orders(const lhi_search *s, lhi_machine_orders *out)
 {
     const lhi_shop *shop = s->s;

@@ -17,18 +17,19 @@ typedef enum lhi_answer {
     LHI_GAVE_UP
 } lhi_answer;
 
-/* Computes an upper bound on a search's initial memory, in bytes. with_counts:
- * also uses the windows' `least` and `most`. SIZE_MAX: the search is not
- * applicable. */
+/* Computes in *out an upper bound on a search's initial memory, in bytes.
+ * with_counts: also uses the time windows' `least` and `most` counts of
+ * preceding operations. SIZE_MAX: the search is not applicable. */
 lh_status lhi_search_estimate_bytes(const lhi_windows *windows,
                                     bool with_counts, size_t *out,
                                     lh_error *err);
 /* Returns the work spent on creating a search, in ticks. */
 uint64_t lhi_search_get_creation_ticks(const lhi_search *search);
 
-/* Creates a CDCL search for a schedule within `deadline`. `windows`: set for
- * this deadline, with counts; must outlive the search. `hint`: evaluated
- * machine orders to start near; may be NULL. Release with lhi_search_free(). */
+/* Creates a CDCL search for a schedule within `deadline` (job-shop time); its
+ * Boolean variables are the orders of operation pairs. `windows`: set for this
+ * deadline, with counts; must outlive the search. `hint`: evaluated machine
+ * orders to start near; may be NULL. Release with lhi_search_free(). */
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows,
                           const lhi_machine_orders *hint, lhi_search **out,

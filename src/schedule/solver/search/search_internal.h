@@ -134,21 +134,22 @@ struct lhi_search {
 
 /* --- root state: root.c */
 
-/* Checks that no machine has more streams than a search supports; false: too
- * many. */
+/* Checks that no machine has more streams (operations in fixed order) than a
+ * search supports; false: too many. */
 bool lhi_search_is_applicable(const lhi_shop *shop);
 
-/* Computes, per operation and stream on its machine, how many operations
- * always precede it (`before`), and the first that always follows (`after`).
- * with_counts: also uses
- * how many operations of other streams the lattices prove to come before or
- * after an operation. `list`: scratch for one machine's
- * operations. Returns false if no order exists. */
+/* Computes, per operation and stream on its machine, how many operations always
+ * precede it (`before`), and the first that always follows (`after`).
+ * with_counts: also uses how many operations of other streams the lattices
+ * (graphs of machine states) prove to come before or after an operation.
+ * `list`: scratch for one machine's operations. Returns false if no order
+ * exists. */
 bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
                                     uint32_t *list, uint32_t *before,
                                     uint32_t *after);
-/* Counts the pairs of operations on the same machine whose order is not
- * implied by `before` and `after`. */
+/* Counts the pairs of operations on the same machine whose order is not implied
+ * by before[] and after[], both indexed by slot_at[op] + stream slot; see
+ * lhi_search_compute_root_orders(). */
 uint64_t lhi_search_count_open_pairs(const lhi_shop *shop,
                                      const size_t *slot_at,
                                      const uint32_t *before,
@@ -175,20 +176,22 @@ static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s,
     return &s->s->streams[s->s->stream_of[op]];
 }
 
-/* Enlarges an array to at least `need` elements of `each` bytes; *room: its
- * capacity. False: out of memory. */
+/* Enlarges *array to at least `need` elements of `each` bytes; *room: its
+ * capacity in elements. False: out of memory, which the search records. */
 bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room,
                            size_t each, uint32_t need);
-/* Adds a true literal to the current conflict, unless it holds at the root
- * (before any decision). Out of memory is recorded in the search. */
+/* Adds the true literal l (an order of two operations) to the current conflict,
+ * unless it holds at the root, before any decision. Out of memory is recorded
+ * in the search. */
 void lhi_search_add_conflict(lhi_search *s, lit l);
-/* Queues operation `op`, whose head or tail changed, for propagation. */
+/* Queues operation `op`, whose head (earliest start) or tail (time that must
+ * follow) has changed, for propagation. n_ops: number of operations. */
 void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op);
-/* Removes and returns the first queued operation; the queue must not be
- * empty. */
+/* Removes and returns the first operation queued for propagation; the queue
+ * must not be empty. n_ops: number of operations. */
 uint32_t lhi_search_take_operation(history *h, uint32_t n_ops);
-/* Undoes the history's steps beyond the first n, which restores the heads or
- * tails. */
+/* Undoes all but the first n steps of a history, which restores the heads
+ * (earliest starts) or tails (times that must follow) of that time. */
 void lhi_search_undo_steps(history *h, uint32_t n);
 
 /* Checks whether op's value would rise. */
@@ -198,8 +201,9 @@ static inline bool lhi_search_would_rise(const history *h, uint32_t op,
     return h->now[from] + weight > h->now[op];
 }
 
-/* Appends a step that raises op's head or tail to that of `from` plus
- * `weight`, because of literal `by`; false: out of memory. */
+/* Appends a step to the history `h` of all heads (earliest starts) or of all
+ * tails (times that must follow). It raises the value of op to that of `from`
+ * plus `weight`, because of literal `by`. False: out of memory. */
 bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
                          int64_t weight, lit by);
 /* Raises op's value to at least that of `from` plus the weight, with reason
@@ -211,14 +215,15 @@ static inline bool lhi_search_raise_time(lhi_search *s, history *h, uint32_t op,
            lhi_search_add_step(s, h, op, from, weight, by);
 }
 
-/* Adds to the conflict the literals that explain why op's head or tail is at
- * least `need`. At each operation on the path, uses the first value that
- * sufficed. */
+/* Adds to the conflict the literals that explain why op's value in history h, a
+ * head (earliest start) or tail (time that must follow), is at least `need`.
+ * Follows the steps that raised it back to the root. At each operation on this
+ * path, uses the first value that sufficed. */
 void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
                              int64_t need);
-/* Adds to the conflict the literals that explain a head of a and a tail of b
- * that together exceed the deadline; `spare`: amount by which the explanation
- * may be weakened. */
+/* Adds to the conflict the literals that explain a head (earliest start) of a
+ * and a tail (time that must follow) of b, which together exceed the deadline.
+ * `spare`: the amount by which they may be smaller and still exceed it. */
 void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
                              uint32_t b, int64_t tail, int64_t spare);
 /* Explains `l`, which times implied. */
@@ -243,11 +248,11 @@ static inline lit lhi_search_get_literal(const lhi_search *s, uint32_t a,
     return l ^ turned;
 }
 
-/* Makes the open literal `l` true because of `w` and updates its operations'
- * counts; false: out of memory. */
+/* Makes the open literal `l` (a before b) true for reason `w`, and updates
+ * which operations are known before b and after a; false: out of memory. */
 bool lhi_search_assign(lhi_search *s, lit l, why w);
-/* Makes literal `l`, which is not true, true because of `w`, as
- * lhi_search_enqueue() does; false: conflict. */
+/* Makes literal `l`, which is not true, true for reason `w`. False: conflict,
+ * since it is already false, or out of memory. */
 bool lhi_search_enqueue_open(lhi_search *s, lit l, why w);
 /* Makes a literal true with reason `w`. false: it is already false; the
  * conflict is recorded. */
@@ -283,16 +288,16 @@ void lhi_search_explain(lhi_search *s, lit l);
 
 /* --- consequences in time and memory: propagators.c */
 
-/* Raises head and tail of the operations that literal `l` newly orders; false:
- * out of memory. */
+/* Raises head and tail (earliest start, time that must follow) of the two
+ * operations that literal `l` newly orders; false: out of memory. */
 bool lhi_search_propagate_literal(lhi_search *s, lit l);
 /* Propagates one changed head or tail; false: conflict. */
 bool lhi_search_propagate_times(lhi_search *s);
-/* Checks the memory limit when the next queued operation runs, and derives
+/* Checks the memory limit while the next queued operation runs, and derives
  * orders from it; false: conflict. */
 bool lhi_search_propagate_memory(lhi_search *s);
-/* Checks the one-machine bounds of all machines whose heads or tails changed;
- * false: conflict. */
+/* Checks the one-machine bounds of all machines whose heads (earliest starts)
+ * or tails (times that must follow) changed; false: conflict. */
 bool lhi_search_check_machines(lhi_search *s);
 /* Queues an operation for the memory check if it takes memory. */
 void lhi_search_queue_memory(lhi_search *s, uint32_t op);

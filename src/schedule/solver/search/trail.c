@@ -31,8 +31,8 @@ void lhi_search_explain(lhi_search *s, lit l)
     }
 }
 
-/* Sets *where to `value` and records the old value for undo; false: out of
- * memory. */
+/* Sets the count *where to `value` and records the old value, so that
+ * backtracking restores it; false: out of memory. */
 static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
 {
     if (!lhi_search_grow_array(s, (void **)&s->undos, &s->room_undos,

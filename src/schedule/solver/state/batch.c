@@ -3,7 +3,7 @@
 
 #include "base/thread_pool.h"
 
-/* Signals tasks i and later to stop. */
+/* Signals tasks number i and above of the batch to stop. */
 static void stop_tasks(lhi_batch *b, uint32_t i)
 {
     for (uint32_t k = i; k < b->n; k++)

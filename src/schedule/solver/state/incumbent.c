@@ -8,8 +8,8 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 
-/* Checks whether the solver has to stop: the budget is used up, or the gap is
- * closed. */
+/* Checks whether the solver has to stop: the budget is used up, or the gap
+ * between lower bound and incumbent is closed. */
 bool lhi_solver_is_done(const lhi_solver *r)
 {
     return r->budget.stop || lhi_solver_is_closed(r);
@@ -116,7 +116,8 @@ lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
     return status;
 }
 
-/* Runs all scheduling methods and offers their schedules to the solver. */
+/* Runs all scheduling methods and offers their schedules to the solver as
+ * incumbents. */
 static lh_status run_methods(lhi_solver *r, lh_error *err)
 {
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
@@ -254,9 +255,9 @@ void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by)
     r->proven_by = by;
 }
 
-/* Returns the first deadline (job-shop units) to search for: the caller's
- * target makespan if that exceeds the lower bound, otherwise the lower bound,
- * which is often the optimum. */
+/* Returns the first deadline to search for, in job-shop units. It is the
+ * caller's target makespan if that exceeds the lower bound, otherwise the lower
+ * bound, which is often the optimum. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r)
 {
     int64_t target = r->o.target_ns > 0

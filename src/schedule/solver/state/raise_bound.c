@@ -72,9 +72,9 @@ lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err)
     return status;
 }
 
-/* Raises the lower bound by shaving (tightening windows by refutation): refutes
- * deadlines that lattices leave open, doubling the step until it fails, then
- * halving it. */
+/* Raises the lower bound by shaving (tightening time windows by refutation):
+ * refutes deadlines that lattices (graphs of machine states) leave open,
+ * doubling the step until it fails, then halving it. */
 lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err)
 {
     const lhi_engine before = r->budget.engine;

@@ -73,8 +73,9 @@ struct lhi_solver {
 /* Checks whether the solver has to stop: the budget is used up, or the gap is
  * closed. */
 bool lhi_solver_is_done(const lhi_solver *r);
-/* Checks whether the gap is closed: the lower bound equals the incumbent or
- * decides the target, or no schedule exists. */
+/* Checks whether the solver has reached its goal. The relative gap between
+ * lower bound and incumbent is at most the requested one, the target makespan
+ * is met or refuted, or no schedule exists. */
 bool lhi_solver_is_closed(const lhi_solver *r);
 /* Reports progress (bound, incumbent, `phase`) to the caller's callback, which
  * may stop the solver. */
@@ -89,7 +90,8 @@ void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by);
  * units. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
 /* Returns the smallest makespan, in job-shop units, that would be no
- * improvement: the incumbent's, or one above the target. */
+ * improvement: that of the incumbent or, if smaller, one above the caller's
+ * target. */
 int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
 /* Takes ownership of a schedule, made by method `by`; makes it the incumbent if
  * it is valid and better, otherwise frees it. */
