@@ -30,8 +30,8 @@ static void sort_operations(lhi_verify_event *events,
 }
 
 /* Adds an operation of duration `time` at leaf `leaf` (its rank by deadline) to
- * the tree, and updates the sums and the largest excess over a deadline above
- * it. Node i has children 2i and 2i + 1. */
+ * the tree. Updates, in all nodes above, the sum of durations and its largest
+ * excess over a deadline. Node i has children 2i and 2i + 1. */
 static void add_demand(lhi_verify_demand *tree, uint32_t leaf, int64_t time,
                        int64_t deadline)
 {

@@ -38,8 +38,9 @@ typedef struct checker {
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...) LHI_PRINTF(3, 4);
 
-/* Appends a statement (a verified or refuted claim) with its status to the list
- * of claims; records if memory is insufficient. */
+/* Appends a sentence with its status (verified, unverified or wrong) to the
+ * list of statements about the certificate. If allocation fails or the list is
+ * full, sets k->out->no_memory. */
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...)
 {
@@ -188,9 +189,10 @@ static uint32_t find_machine(const lhi_verify_model *claim,
     return LH_NONE;
 }
 
-/* Checks whether the windows that the certificate records for one machine
- * refute the deadline: its operations have no order within them. This only
- * checks the record; the bound is verified independently. */
+/* Checks whether the windows (earliest start, latest end) that the certificate
+ * records for one machine refute the deadline: its operations have no order
+ * within them. This only checks the record; the bound is verified
+ * independently. */
 static bool does_record_refute(lhi_verify_model *claim, const lh_certificate *c)
 {
     uint32_t m = find_machine(claim, c);
@@ -216,8 +218,9 @@ static bool does_record_refute(lhi_verify_model *claim, const lh_certificate *c)
     return lhi_verify_is_machine_infeasible(claim, m);
 }
 
-/* Adds the statements about a proof by windows; `refuted`: the verifier's
- * windows refute the deadline. */
+/* Adds the statements about a proof by windows (earliest start, latest end of
+ * operations). `refuted`: the windows that the verifier computed itself refute
+ * the deadline. */
 static void add_window_statements(checker *k, lhi_verify_model *claim,
                                   bool refuted)
 {
@@ -275,8 +278,8 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
                       c->n_clauses, c->refuted_ns);
 }
 
-/* Checks by windows or clauses that no schedule is shorter than the claimed
- * makespan. */
+/* Checks by time windows, or by clauses if the proof has them, that no schedule
+ * is shorter than the claimed makespan, and adds the statements. */
 static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
                                         lh_error *err)
 {
@@ -307,8 +310,8 @@ static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
     return LH_OK;
 }
 
-/* Builds the verifier's job-shop model and checks the refutation of shorter
- * makespans. */
+/* Builds the verifier's own job-shop model and checks with it that shorter
+ * makespans are impossible; adds the statements. */
 static lh_status check_refutation(checker *k, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
@@ -349,8 +352,9 @@ static lh_status check_proof(checker *k, lh_error *err)
     }
 }
 
-/* Checks pipeline, schedules, proof, and bound against makespan, in this
- * order; stops if the certificate belongs to another pipeline. */
+/* Checks that the certificate belongs to the pipeline, then its schedules, its
+ * proof, and the bound against the makespan. Stops after the first step if the
+ * certificate belongs to another pipeline. */
 static lh_status check_all(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;

@@ -8,8 +8,8 @@
 
 #include <inttypes.h>
 
-/* Concatenates the passes of all devices into one array, whose indices are the
- * verifier's nodes. */
+/* Concatenates the passes of all devices into one array, judge->passes. A
+ * pass's index in it identifies the pass and is called node. */
 static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
 {
     const lh_schedule *s = judge->schedule;
@@ -43,7 +43,9 @@ static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
     return LH_OK;
 }
 
-/* Runs all checks; timing only if no violation was found before. */
+/* Runs all checks of a schedule and adds the violations found. Timing is only
+ * checked if passes, links and communication cells have no violation. `buffers`
+ * as for lh_check_buffered(). */
 static lh_status run_all_checks(lhi_verifier *judge, uint32_t buffers,
                                 lh_error *err)
 {

@@ -43,14 +43,14 @@ typedef struct checker {
     bool refuted;
 } checker;
 
-/* Returns the row (all passes of one kind on one chunk, or the messages of one
- * route) of operation o. */
+/* Returns the row (all passes of one kind on one chunk, or all messages of one
+ * route) to which operation o belongs. */
 static const lhi_verify_row *get_row(const checker *r, uint32_t o)
 {
     return &r->c->rows[r->c->row_of[o]];
 }
 
-/* Returns the literal "a before b" for two operations. */
+/* Returns the literal that stands for "operation a before operation b". */
 static lit make_literal(const checker *r, uint32_t a, uint32_t b)
 {
     const lhi_verify_row *x = get_row(r, a), *y = get_row(r, b);
@@ -64,20 +64,23 @@ static lit make_literal(const checker *r, uint32_t a, uint32_t b)
            1;
 }
 
-/* Returns 1 if the literal is true, -1 if false, 0 if undecided. */
+/* Returns 1 if the literal (an order of two operations) is true, -1 if it is
+ * false, 0 if it is undecided. */
 static int get_value(const checker *r, lit l)
 {
     int v = r->value[l / 2];
     return l & 1 ? -v : v;
 }
 
-/* Returns the operation that runs first if the literal is true. */
+/* Returns the operation that runs first if the literal (an order of two
+ * operations) is true. */
 static uint32_t get_first(const checker *r, lit l)
 {
     return l & 1 ? r->pair_b[l / 2] : r->pair_a[l / 2];
 }
 
-/* Returns the operation that runs second if the literal is true. */
+/* Returns the operation that runs second if the literal (an order of two
+ * operations) is true. */
 static uint32_t get_second(const checker *r, lit l)
 {
     return l & 1 ? r->pair_a[l / 2] : r->pair_b[l / 2];
@@ -121,8 +124,9 @@ static bool assign(checker *r, lit l)
     return true;
 }
 
-/* Propagates literal `l` (a before b): operations of a row keep their order;
- * "before" is transitive. False: contradiction. */
+/* Propagates literal `l` (a before b) to other pairs: operations of a row (one
+ * kind, one chunk) keep their order, and "before" is transitive. False:
+ * contradiction. */
 static bool propagate_orders(checker *r, lit l)
 {
     uint32_t a = get_first(r, l), b = get_second(r, l);
@@ -148,7 +152,7 @@ static bool propagate_orders(checker *r, lit l)
 
 /* --- clauses ------------------------------------------------------------- */
 
-/* Returns the literals of stored clause number k. */
+/* Returns the literals of stored clause number k; one of them must be true. */
 static lit *get_clause(const checker *r, uint32_t k)
 {
     return r->lits + r->clause_at[k];
@@ -162,8 +166,9 @@ static void watch_literal(checker *r, uint32_t k, uint32_t side)
     r->watching[l] = 2 * k + side;
 }
 
-/* Visits the clauses that watch literal `l`, now known to be false: finds
- * another literal to watch or propagates. False: contradiction. */
+/* Visits the clauses that watch literal `l`, now known to be false: watches
+ * another literal or, if all others are false, makes the last one true. False:
+ * contradiction. */
 static bool visit_clauses(checker *r, lit l)
 {
     uint32_t w = r->watching[l];
@@ -200,10 +205,10 @@ static bool visit_clauses(checker *r, lit l)
 
 /* --- times --------------------------------------------------------------- */
 
-/* Propagates the known orders between o and row u (passes of one kind on one
- * chunk), and derives the orders that its times force. Starts and ends
- * increase along a row, so only the first undecided ones matter. False:
- * contradiction. */
+/* Propagates the time windows of operation o to the operations of row u (passes
+ * of one kind on one chunk) that are known to run before or after it. Derives
+ * the orders that the windows force; times increase along a row, so only the
+ * first undecided ones matter. False: contradiction. */
 static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
 {
     lhi_verify_model *c = r->c;
@@ -226,8 +231,9 @@ static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
     return true;
 }
 
-/* Propagates an operation's window (earliest start, latest end) to all its
- * neighbours; false: contradiction. */
+/* Propagates the window (earliest start, latest end) of operation o along its
+ * row (operations of one kind and chunk) and precedences, and to the other rows
+ * of its machine; false: contradiction. */
 static bool propagate_times(checker *r, uint32_t o)
 {
     lhi_verify_model *c = r->c;
@@ -242,8 +248,9 @@ static bool propagate_times(checker *r, uint32_t o)
     return true;
 }
 
-/* Checks the capacity of every machine whose windows changed; false:
- * contradiction. */
+/* Checks the capacity (enough time for all operations within their time
+ * windows) of every machine whose windows have changed; false: contradiction.
+ * */
 static bool check_machines(checker *r)
 {
     lhi_verify_model *c = r->c;
@@ -259,8 +266,9 @@ static bool check_machines(checker *r)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Checks the memory when o runs: it is at least the sum over every row's
- * minimum share. False: contradiction. */
+/* Checks that the machine's memory limit can hold while o runs: the sum over
+ * its rows (operations of one kind and chunk) of the least memory that each
+ * then holds. False: contradiction. */
 static bool check_memory(checker *r, uint32_t o)
 {
     const lhi_verify_model *c = r->c;
@@ -295,8 +303,8 @@ static bool check_memory(checker *r, uint32_t o)
 
 /* --- propagation ---------------------------------------------------------- */
 
-/* Runs one pending propagation, or the check of all machines if none is
- * pending (*done); false: contradiction. */
+/* Runs one pending propagation of a literal, memory or a time window, or if
+ * none is pending (*done) checks all machines; false: contradiction. */
 static bool propagate_one(checker *r, bool *done)
 {
     if (r->n_done < r->n_trail) {
@@ -314,7 +322,8 @@ static bool propagate_one(checker *r, bool *done)
     return check_machines(r);
 }
 
-/* Propagates until nothing changes; false: contradiction. */
+/* Propagates literals, memory and time windows until nothing changes; false:
+ * contradiction. */
 static bool propagate(checker *r)
 {
     bool done = false, ok = true;
@@ -323,7 +332,7 @@ static bool propagate(checker *r)
     return ok;
 }
 
-/* Empties the queues without processing them. */
+/* Empties the checker's propagation queues without processing them. */
 static void clear_queues(checker *r)
 {
     while (r->n_held > 0)
@@ -333,8 +342,8 @@ static void clear_queues(checker *r)
     memset(r->c->dirty, 0, r->c->n_machines * sizeof *r->c->dirty);
 }
 
-/* Saves windows, counts and trail length as the root state, to which every
- * clause check returns. */
+/* Saves time windows, counts and trail length (the literals known) as the root
+ * state, to which every clause check returns. */
 static void save_root(checker *r)
 {
     const lhi_verify_model *c = r->c;
@@ -346,7 +355,7 @@ static void save_root(checker *r)
     r->n_root = r->n_trail;
 }
 
-/* Restores the root state and empties the queues. */
+/* Restores the root state that save_root() saved, and empties the queues. */
 static void restore_root(checker *r)
 {
     lhi_verify_model *c = r->c;
@@ -363,8 +372,8 @@ static void restore_root(checker *r)
 
 /* --- checking clauses ----------------------------------------------------- */
 
-/* Adds a clause with the single literal l to the root state and propagates
- * it. */
+/* Makes the single literal l of a verified clause true in the root state, and
+ * propagates it. A contradiction sets r->refuted. */
 static void add_unit_clause(checker *r, lit l)
 {
     if (!assign(r, l) || !propagate(r))
@@ -373,7 +382,9 @@ static void add_unit_clause(checker *r, lit l)
         save_root(r);
 }
 
-/* Stores the verified clause with the n literals from r->n_lits on. */
+/* Stores the verified clause whose n literals begin at index r->n_lits. Drops
+ * it if a literal is known to be true; a clause with one open literal makes
+ * that true. */
 static void store_clause(checker *r, size_t n)
 {
     lit *c = r->lits + r->n_lits;
@@ -402,8 +413,9 @@ static void store_clause(checker *r, size_t n)
     }
 }
 
-/* Checks whether the read clause with n literals follows: negating every
- * literal contradicts the known facts. Restores the root state. */
+/* Checks whether the clause just read, with n literals, follows from the known
+ * facts: making all its literals false leads to a contradiction. Restores the
+ * root state. */
 static bool is_implied(checker *r, size_t n)
 {
     const lit *c = r->lits + r->n_lits;
@@ -431,8 +443,8 @@ static bool read_clause(checker *r, const lh_proof_clause *k)
     return true;
 }
 
-/* Sets the orders between o and its microbatch's other operations, and the
- * precedences within its machine; false: contradiction. */
+/* Adds the known orders of operation o at the root: those of its microbatch's
+ * path, and precedences within its machine; false: contradiction. */
 static bool initialise_operation(checker *r, uint32_t o)
 {
     const lhi_verify_model *c = r->c;
@@ -458,8 +470,8 @@ static bool initialise_operation(checker *r, uint32_t o)
     return true;
 }
 
-/* Sets the orders that the windows' counts force at the root; false:
- * contradiction. */
+/* Adds the orders of pairs that the time windows' counts of preceding
+ * operations force at the root, and propagates; false: contradiction. */
 static bool initialise_root(checker *r)
 {
     const lhi_verify_model *c = r->c;
@@ -507,8 +519,9 @@ static void check_clauses(checker *r, uint32_t *bad)
 
 /* --- allocation ---------------------------------------------------------- */
 
-/* Assigns a literal to each pair of operations that share a machine ("a before
- * b"). */
+/* Assigns a literal ("a before b" or its negation) to each pair of operations
+ * that share a machine, unless they are in the same row (operations of one kind
+ * and chunk). */
 static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;

@@ -103,7 +103,7 @@ static void add_term(closed_form *f, const char *name, int64_t times,
     f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
 }
 
-/* Returns the sum of all terms of a closed-form bound, in ns. */
+/* Returns the sum of all terms (times x ns) of a closed-form bound, in ns. */
 static int64_t compute_sum(const closed_form *f)
 {
     int64_t sum = 0;
@@ -112,8 +112,9 @@ static int64_t compute_sum(const closed_form *f)
     return sum;
 }
 
-/* Fills in the closed form 'path': the longest path of a microbatch, through
- * one D. */
+/* Fills in the terms of the closed form 'path': the time of one microbatch
+ * until the first D of a chunk, this D, and the time after it. Uses the chunk
+ * with the largest sum. */
 static void fill_path_form(closed_form *f)
 {
     uint32_t best = 0;
@@ -160,8 +161,8 @@ typedef struct sums {
     int64_t first, work, forth, after, scatter;
 } sums;
 
-/* Returns the total work of a device's chunks, and their smallest head, tail
- * and reduce-scatter time. */
+/* Returns the total work of a device's chunks, and their smallest head
+ * (earliest start), tail (time that must follow) and reduce-scatter time. */
 static sums sum_device(const closed_form *f, uint32_t device)
 {
     sums s = {.first = LHI_NEVER, .after = LHI_NEVER, .scatter = LHI_NEVER};
@@ -180,7 +181,9 @@ static sums sum_device(const closed_form *f, uint32_t device)
     return s;
 }
 
-/* Fills in the closed form 'device': all work of a device. */
+/* Fills in the terms of the closed form 'device': the least time before a
+ * device's first F, all its work, and the least reduce-scatter time after it.
+ * */
 static void fill_device_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -191,8 +194,8 @@ static void fill_device_form(closed_form *f, uint32_t device)
     add_term(f, "reduce-scatter", 1, s.scatter);
 }
 
-/* Fills in the closed form 'drain': all F and D of a device, then the path
- * after its last D. */
+/* Fills in the terms of the closed form 'drain': all F and D of a device, then
+ * the path of the last microbatch after its last D. */
 static void fill_drain_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -208,8 +211,9 @@ static void fill_drain_form(closed_form *f, uint32_t device)
     add_term(f, "after the last D", 1, s.after);
 }
 
-/* Fills in the closed form 'round-trips': computes the bound for each of the
- * device's chunks and keeps the largest. */
+/* Fills in the terms of the closed form 'round-trips'. Each chunk of the device
+ * has a bound from the number of activations that fit and a microbatch's round
+ * trip; the largest counts. */
 static void fill_round_trips_form(closed_form *f, uint32_t device)
 {
     int64_t most = -1;
@@ -236,8 +240,9 @@ static void fill_round_trips_form(closed_form *f, uint32_t device)
     }
 }
 
-/* Fills in the closed form 'memory': full cycles of a device whose memory
- * limits the resident activations. */
+/* Fills in the terms of the closed form 'memory', for a device with one chunk
+ * on which k activations fit. For n microbatches they are n - k full cycles of
+ * F, D and W, then the round trip of the last microbatch. */
 static void fill_memory_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -254,8 +259,9 @@ static void fill_memory_form(closed_form *f, uint32_t device)
     add_term(f, "after a D", 1, f->after_d[c]);
 }
 
-/* Fills in the closed form 'link': all transfers of a link, between the
- * earliest arrival and the shortest remaining path. */
+/* Fills in the terms of the closed form 'link': all transfers of the link
+ * called `link`, between the earliest arrival and the shortest remaining path.
+ * */
 static void fill_link_form(closed_form *f, const char *link)
 {
     int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
@@ -284,8 +290,8 @@ static void fill_link_form(closed_form *f, const char *link)
     add_term(f, "after the last message", 1, after);
 }
 
-/* Initialises the closed form and computes the path times before and after the
- * passes of every chunk; memory belongs to `mem`. */
+/* Prepares a closed-form bound: computes the path times before and after the
+ * passes of every chunk. Memory belongs to `mem`. */
 static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;

@@ -52,8 +52,8 @@ static const char *format_end(const end *e, char *buffer)
     return lh_comm_format(&e->comm, buffer);
 }
 
-/* Adds a violation: a send or receive breaks a rule (`why`); the messages then
- * do not match. */
+/* Adds a violation: the send or receive cell `e` breaks a rule (`why`). Then
+ * the order of messages is not checked. */
 static void add_end_violation(communication *m, const end *e, const char *why)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -65,14 +65,15 @@ static void add_end_violation(communication *m, const end *e, const char *why)
 
 /* --- 1: ends of messages --- */
 
-/* Returns the device of a chunk. */
+/* Returns the device on which a chunk runs. */
 static uint32_t get_device(const communication *m, uint32_t chunk)
 {
     return lh_pipeline_chunk(m->judge->pipeline, chunk)->device;
 }
 
-/* Determines the message to which a send or receive cell belongs; adds a
- * violation if there is none. */
+/* Determines to which message between neighbouring chunks the send or receive
+ * cell `e` belongs, and stores that in `e`; adds a violation if there is none.
+ * */
 static void find_message(communication *m, end *e)
 {
     const lhi_verifier *judge = m->judge;
@@ -103,8 +104,8 @@ static void find_message(communication *m, end *e)
         e->belongs = true;
 }
 
-/* Checks that a send comes after, and a receive before, the pass of its chunk
- * and microbatch in the same row. */
+/* Checks that a send cell comes after the pass that produces its message in the
+ * device's row, and a receive cell before the pass that consumes it. */
 static void check_position(communication *m, const end *e)
 {
     const lhi_verifier *judge = m->judge;
@@ -149,8 +150,8 @@ static int compare_by_message(const void *a, const void *b)
     return order ? order : compare_u32(x->order, y->order);
 }
 
-/* Checks whether two sends or receives have equal direction, sending chunk and
- * microbatch. */
+/* Checks whether two send or receive cells belong to the same message: equal
+ * direction, sending chunk and microbatch. */
 static bool same_message(const end *a, const end *b)
 {
     return a->backward == b->backward && a->sender == b->sender &&
@@ -176,8 +177,8 @@ static void add_missing_end(communication *m, bool backward, uint32_t sender,
                              lh_comm_format(&comm, text));
 }
 
-/* Checks that one message has exactly one send and one receive, the n entries
- * of `ends`. */
+/* Checks that one message has exactly one send cell and one receive cell:
+ * `ends` has the n cells that name it. */
 static void check_message(communication *m, end *const *ends, uint32_t n)
 {
     uint32_t counts[2] = {0};
@@ -199,8 +200,8 @@ static void check_message(communication *m, end *const *ends, uint32_t n)
                             ends[0]->comm.microbatch, is);
 }
 
-/* Adds violations: the forward (or `backward`) messages from..to-1 of chunk
- * `sender` have neither send nor receive. */
+/* Adds violations: the forward (or `backward`) messages of microbatches
+ * from..to-1 that chunk `sender` sends have neither send nor receive cells. */
 static void add_missing_messages(communication *m, bool backward,
                                  uint32_t sender, uint32_t from, uint32_t to)
 {
@@ -213,8 +214,9 @@ static void add_missing_messages(communication *m, bool backward,
     lhi_verify_count_violations(m->judge, 2 * (uint64_t)(to - from));
 }
 
-/* Checks all forward (or `backward`) messages of chunk `sender`; `ends` begins
- * with their sends and receives. Returns the number of these. */
+/* Checks all forward (or `backward`) messages of chunk `sender`. `ends` has n
+ * send and receive cells sorted by message, those of this chunk first; returns
+ * the number of these. */
 static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
                              end *const *ends, uint32_t n)
 {
@@ -235,8 +237,8 @@ static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
     return i;
 }
 
-/* Checks that each boundary between chunks has exactly the sends and receives
- * of its messages. */
+/* Checks, for each pair of neighbouring chunks, that every message has exactly
+ * one send and one receive cell. */
 static void check_messages(communication *m)
 {
     const lhi_verifier *judge = m->judge;
@@ -267,8 +269,9 @@ static int compare_by_pair(const void *a, const void *b)
     return order ? order : compare_u32(x->order, y->order);
 }
 
-/* Checks for every pair of devices that sends and receives have the same
- * order. Every message must have both. */
+/* Checks for every pair of devices that the send cells of one and the receive
+ * cells of the other name the messages in the same order. Requires that every
+ * message has both. */
 static void check_orders(communication *m)
 {
     qsort(m->sorted, m->n, sizeof *m->sorted, compare_by_pair);
@@ -321,15 +324,16 @@ static void push_row(execution *x, uint32_t row)
     x->stack[x->n_stack++] = row;
 }
 
-/* Returns the next send or receive cell of a row that has not run; NULL: the
- * whole row has run. */
+/* Returns the next send or receive cell of a device's row that has not run;
+ * NULL: all have run. */
 static const end *get_next_end(const execution *x, uint32_t row)
 {
     const communication *m = x->m;
     return x->at[row] < m->first[row + 1] ? &m->ends[x->at[row]] : NULL;
 }
 
-/* Runs the next cell of a row if it does not block; returns whether it did. */
+/* Runs the next send or receive cell of a device's row if it does not block;
+ * returns whether it ran. */
 static bool run_next_cell(execution *x, uint32_t row)
 {
     const end *e = get_next_end(x, row);
@@ -356,9 +360,10 @@ static bool run_next_cell(execution *x, uint32_t row)
     return true;
 }
 
-/* Runs all rows as far as possible with `buffers` buffered messages per pair
- * of devices; returns whether they run to their ends. The order of steps does
- * not matter, since a row that can run stays able to. */
+/* Runs the send and receive cells of all rows as far as possible, with
+ * `buffers` buffered messages per pair of devices. Returns whether all rows
+ * end. The order of steps does not matter, since a row that can run stays able
+ * to. */
 static bool run_rows(execution *x, uint32_t buffers)
 {
     const communication *m = x->m;
@@ -382,8 +387,8 @@ static bool run_rows(execution *x, uint32_t buffers)
     return true;
 }
 
-/* Returns the smallest number of buffers with which all rows run to their
- * ends; 0: none. */
+/* Returns the smallest number of buffered messages per pair of devices with
+ * which the cells of all rows run to their ends; 0: none suffices. */
 static uint32_t find_fewest_buffers(execution *x)
 {
     uint32_t low = x->buffers, high = x->m->n;
@@ -399,8 +404,8 @@ static uint32_t find_fewest_buffers(execution *x)
     return high;
 }
 
-/* Writes the cycle of rows that wait for each other, starting at `row`, to
- * `out`. */
+/* Writes a description of the cycle of devices' rows that wait for each other,
+ * starting at `row`, to `out` (`size` bytes). */
 static void write_cycle(const execution *x, uint32_t row, char *out,
                         size_t size)
 {
@@ -424,7 +429,8 @@ static void write_cycle(const execution *x, uint32_t row, char *out,
         snprintf(out + used, size - used, "; and %" PRIu32 " more", n - 4);
 }
 
-/* Adds a violation that names the rows blocked for ever in the state of `x`. */
+/* Adds a violation that names a cycle of device rows that are blocked for ever
+ * in the state `x`, with `buffers` messages buffered per pair of devices. */
 static void add_deadlock(execution *x, uint32_t buffers)
 {
     char cycle[640], remedy[120], model[80];
@@ -501,8 +507,8 @@ static void add_row_violation(communication *m, uint32_t row,
                              comm->cell, lh_comm_format(comm, text), why);
 }
 
-/* Checks that an UNSHARD, RESHARD or REDUCE_GRAD cell, or its wait, is allowed
- * in the chunk's state *state, and updates that state. */
+/* Checks that a cell UNSHARD, RESHARD or REDUCE_GRAD, or the wait for the
+ * latter, is allowed in the chunk's state *state, and updates that state. */
 static void check_parameter_cell(communication *m, uint32_t row,
                                  const lh_comm *comm, chunk_state *state)
 {
@@ -532,8 +538,9 @@ static void check_parameter_cell(communication *m, uint32_t row,
     }
 }
 
-/* Checks the passes of a row from *pass to `until` - 1, before its next
- * communication cell: their chunks must be unsharded. */
+/* Checks the passes number *pass to `until` - 1 of a device's row, which
+ * precede its next communication cell: the parameters of their chunks must be
+ * unsharded. Advances *pass. */
 static void check_passes_until(communication *m, uint32_t row, uint32_t *pass,
                                uint32_t until, chunk_state *chunks)
 {
@@ -556,8 +563,8 @@ static void check_passes_until(communication *m, uint32_t row, uint32_t *pass,
     }
 }
 
-/* Checks the cells about sharded parameters and gradients in one device's
- * row. */
+/* Checks the cells UNSHARD, RESHARD and REDUCE_GRAD of one device's row, and
+ * that the parameters of each pass's chunk are unsharded. */
 static void check_row(communication *m, uint32_t row, chunk_state *chunks)
 {
     const lhi_verifier *judge = m->judge;
@@ -611,7 +618,8 @@ static const end *find_send(const communication *m, uint32_t row,
     return m->sorted[low];
 }
 
-/* Checks that every wait cell follows its send cell. */
+/* Checks that every cell that waits for a send follows this send in the same
+ * device's row. */
 static void check_waits(communication *m)
 {
     for (uint32_t row = 0; row < m->judge->n_rows; row++) {
@@ -632,7 +640,7 @@ static void check_waits(communication *m)
 
 /* --- all --- */
 
-/* Collects the send and receive cells of all rows into one list. */
+/* Collects the send and receive cells of all devices' rows into one list. */
 static lh_status collect_ends(communication *m, lh_error *err)
 {
     const lhi_verifier *judge = m->judge;

@@ -94,8 +94,8 @@ int64_t lhi_verify_launch(lhi_verifier *judge, lhi_verify_stream *s,
     return s->sent_ns > what.launched_ns ? s->sent_ns : what.launched_ns;
 }
 
-/* Cuts a stream's first collective into the fewest pieces of at most the
- * longest piece's time, as equal as integers allow. */
+/* Cuts the first collective of a stream into pieces: the fewest that are no
+ * longer than the pipeline's longest piece, as equal as integers allow. */
 static void cut_first(const lhi_verifier *judge, lhi_verify_stream *s)
 {
     int64_t longest = lhi_pipeline_dp_piece_ns(judge->pipeline);

@@ -43,18 +43,22 @@ typedef struct lhi_verify_offer {
     int64_t next_ns; /* when to offer the device's next piece; -1: none */
 } lhi_verify_offer;
 
-/* Finds the links that devices share. */
+/* Creates the stream (queue of collectives) of every device whose data-parallel
+ * link is shared with messages, and finds its links. */
 lh_status lhi_verify_make_streams(const lhi_verifier *judge,
                                   lhi_verify_streams *out, lh_error *err);
-/* Returns the stream of a device that shares a link; NULL: it shares none. */
+/* Returns the stream (queue of collectives) of a device that shares a link with
+ * messages; NULL: it shares none. */
 lhi_verify_stream *lhi_verify_get_stream(const lhi_verify_streams *streams,
                                          uint32_t device);
-/* Appends a collective to a stream. Returns when to offer its first piece; -1:
- * other collectives precede it, or judge->no_memory is set. */
+/* Appends a collective to a stream, a device's queue of collectives on shared
+ * links. Returns the time in ns at which to offer its first piece; -1: other
+ * collectives precede it, or judge->no_memory is set. */
 int64_t lhi_verify_launch(lhi_verifier *judge, lhi_verify_stream *stream,
                           lhi_verify_collective what);
-/* Offers a stream's next piece to its links at now_ns; free_ns[resource] is
- * when a link is free. */
+/* Offers the next piece (slice of a collective) of a stream to its links at
+ * now_ns. free_ns[r] is the time from which link resource r is free; it is
+ * updated if the piece is sent. */
 lhi_verify_offer lhi_verify_offer_piece(lhi_verify_streams *streams,
                                         lhi_verify_stream *stream,
                                         int64_t *free_ns, int64_t now_ns);

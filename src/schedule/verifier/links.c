@@ -37,7 +37,8 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->link > y->link) - (x->link < y->link);
 }
 
-/* Returns the link between two chunks, or LHI_SAME_DEVICE or LHI_NO_LINK. */
+/* Returns the link from one chunk's device to another chunk's device, by binary
+ * search in `sorted` (n links); LHI_SAME_DEVICE or LHI_NO_LINK: none. */
 static uint32_t find_link(const lhi_verifier *judge, const ends *sorted,
                           uint32_t n, uint32_t from_chunk, uint32_t to_chunk)
 {
@@ -129,8 +130,8 @@ uint32_t lhi_verify_find_resource(const lhi_verifier *judge, const char *name)
     return found ? (uint32_t)(found - judge->resource_names) : LH_NONE;
 }
 
-/* Returns the link resource for the message that `node` (a pass in the
- * schedule) sends; LH_NONE: no message over a link. */
+/* Returns the link resource over which the output of the pass `node` (index in
+ * judge->passes) is sent; LH_NONE: no link. */
 static uint32_t get_resource(const lhi_verifier *judge, uint32_t node)
 {
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
@@ -139,8 +140,9 @@ static uint32_t get_resource(const lhi_verifier *judge, uint32_t node)
     return judge->link_resources[link];
 }
 
-/* Checks that the message order of one link names passes whose outputs use the
- * link, each once. Sets listed[node] for these passes. */
+/* Checks that the message order of one link names passes whose outputs use link
+ * resource `resource`, each once; adds violations. Sets listed[i] for the
+ * passes with index i in judge->passes. */
 static void check_order(lhi_verifier *judge, const lh_link_order *order,
                         uint32_t resource, bool *listed)
 {

@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-/* Adds two amounts with saturation: schedules with duplicate passes may exceed
- * the range. */
+/* Adds two amounts of memory; the result is limited to the range of the type,
+ * which schedules with duplicate passes may exceed. */
 static int64_t add_clamped(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -18,7 +18,8 @@ static int64_t add_clamped(int64_t a, int64_t b)
     return a + b;
 }
 
-/* Returns a pass's net memory change. */
+/* Returns by how much a pass changes its device's memory in total; negative: it
+ * releases memory. */
 static int64_t get_memory_change(const lhi_verifier *judge, const lh_pass *pass)
 {
     if (pass->chunk >= judge->n_chunks)

@@ -68,8 +68,8 @@ static uint32_t append_microbatch_row(builder *b, lhi_verify_row row,
     return append_row(b, row, b->n * per);
 }
 
-/* Appends a machine without rows and without memory limit. `device` is LH_NONE
- * for a link. */
+/* Appends a machine without rows and without memory limit to the model, for a
+ * device or, with `device` LH_NONE, for a link. */
 static void add_machine(builder *b, uint32_t device, const char *link)
 {
     lhi_verify_model *c = b->c;
@@ -149,10 +149,10 @@ static void add_collectives(builder *b, uint32_t device)
     }
 }
 
-/* Appends a row for chunk c's messages over the resource, forward or (`back`)
- * backward. Messages that have the link to themselves (`only`) and are
- * produced no faster than it carries them never wait: they are modelled as a
- * delay. */
+/* Appends a row of operations for chunk c's messages over link resource
+ * `resource`, forward or (`back`) backward. Messages that have the link to
+ * themselves (`only`) and are produced no faster than it carries them never
+ * wait; for these it adds a delay instead. */
 static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
                          bool only)
 {
@@ -197,7 +197,8 @@ static uint32_t get_resource(const builder *b, uint32_t i)
                : b->links.link_resources[link];
 }
 
-/* Appends machines for all links whose messages can wait for each other. */
+/* Appends machines to the model for all links whose messages can wait for each
+ * other. */
 static lh_status add_links(builder *b, lh_error *err)
 {
     uint32_t n = b->links.n_resources, n_routes = 2 * b->n_chunks;
@@ -222,18 +223,18 @@ static lh_status add_links(builder *b, lh_error *err)
 
 /* --- precedences ---------------------------------------------------------- */
 
-/* Returns how many operations of row `from` must precede operation i of row
- * `to`: all of microbatches up to that of i. A part of a W therefore needs the
- * whole preceding pass. */
+/* Returns how many operations of row `from` (operations of one kind and chunk)
+ * must precede operation i of row `to`: all those of the same and earlier
+ * microbatches. A part of a W therefore needs the whole preceding pass. */
 static uint32_t count_same_microbatch(const lhi_verify_row *from,
                                       const lhi_verify_row *to, uint32_t i)
 {
     return (i / to->per + 1) * from->per;
 }
 
-/* Returns how many releases must precede F number i, so that the activations
- * of i + 1 microbatches fit into the memory `room`; at most all earlier
- * microbatches can have released theirs. */
+/* Returns how many operations of row `release`, which free memory, must precede
+ * F number i so that the activations of i + 1 microbatches fit into the memory
+ * `room`. At most all earlier microbatches can have released theirs. */
 static uint32_t count_releases(const lhi_verify_row *release,
                                const lhi_verify_row *f, int64_t room,
                                uint32_t i)
@@ -266,8 +267,8 @@ static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
     return p->need && p->first ? p : NULL;
 }
 
-/* Computes p->first, the first dependent operation per predecessor, from
- * p->need, the predecessors per operation. */
+/* Computes p->first[x], the first operation of row p->to that needs operation x
+ * of row p->from, from p->need, the number of predecessors per operation. */
 static void invert_counts(const lhi_verify_model *c, lhi_verify_precedence *p)
 {
     uint32_t i = 0;
@@ -292,7 +293,8 @@ static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
 }
 
 /* Adds a precedence with delay `lag` from all operations of row `from` to all
- * of row `to`; false: out of memory. */
+ * of row `to` (a row: operations of one kind and chunk); false: out of memory.
+ * */
 static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
                                int64_t lag)
 {
@@ -305,8 +307,9 @@ static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
     return p != NULL;
 }
 
-/* Adds the precedence from row `from` to row `to` over a link, through the row
- * `message` if the link's messages have one; false: out of memory. */
+/* Adds the precedence from row `from` to row `to` (operations of one kind and
+ * chunk) over a link, through the row `message` if the link's messages have
+ * one; false: out of memory. */
 static bool connect_route(builder *b, uint32_t from, uint32_t message,
                           uint32_t to, uint32_t link)
 {
@@ -338,8 +341,8 @@ static bool connect_memory(builder *b, uint32_t chunk)
     return p != NULL;
 }
 
-/* Adds the precedences between a chunk's rows and to its neighbours' rows;
- * false: out of memory. */
+/* Adds the precedences between a chunk's rows (F, D, W) and to its neighbours'
+ * rows; false: out of memory. */
 static bool connect_chunk(builder *b, uint32_t c)
 {
     uint32_t next = c + 1, last = b->joint ? b->d[c] : b->w[c];
@@ -360,8 +363,8 @@ static bool connect_chunk(builder *b, uint32_t c)
     return ok && connect_memory(b, c);
 }
 
-/* Adds all precedences. At most seven per chunk: two along each direction, W,
- * memory, and one of each collective. */
+/* Adds all precedences between rows to the model. At most seven per chunk: two
+ * along each direction, W, memory, and one of each collective. */
 static lh_status add_precedences(builder *b, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -412,8 +415,8 @@ static void set_heads_and_tails(builder *b)
     }
 }
 
-/* Converts all times to units of their greatest common divisor; false: too
- * large. */
+/* Converts all times to units of their greatest common divisor; false: the sum
+ * of all times is too large for the model. */
 static bool scale_times(builder *b)
 {
     lhi_verify_model *c = b->c;
@@ -480,8 +483,8 @@ static bool allocate_capacity(lhi_verify_model *c)
     return c->events && c->rank && c->demand;
 }
 
-/* Allocates the model's arrays per operation and per pair of operation and
- * row. */
+/* Allocates the model's arrays per operation, and per pair of an operation and
+ * a row (operations of one kind and chunk) of its machine. */
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -517,9 +520,9 @@ static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
     return c->least && c->most ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Allocates the builder's tables and sums chunks, memory and gathers per
- * device; sets *why for pipelines that exact integers or the size limits do
- * not cover. */
+/* Allocates the builder's tables, and sums up chunks, memory and gathers per
+ * device. Sets *why to the reason if exact integers or size limits do not cover
+ * the pipeline. */
 static lh_status make_builder(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -562,8 +565,9 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     return c->rows && c->machines ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Builds machines, rows, precedences, heads and tails; sets *why if the
- * pipeline is unsupported. */
+/* Builds the model's machines, rows (operations of one kind and chunk),
+ * precedences, heads (earliest starts) and tails (times that must follow). Sets
+ * *why to the reason if the pipeline is unsupported. */
 static lh_status build(builder *b, const char **why, lh_error *err)
 {
     LHI_TRY(lhi_verify_find_links(&b->links, err));

@@ -108,46 +108,48 @@ typedef struct lhi_verify_model {
 lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
                                 lhi_arena *mem, lhi_verify_model **out,
                                 const char **why, lh_error *err);
-/* Frees the states and their times, which are outside `mem`; NULL is allowed.
- */
+/* Frees the states of all machines and their times, which are not part of the
+ * model's arena; NULL is allowed. */
 void lhi_verify_model_fini(lhi_verify_model *claim);
 
-/* Returns the deadline in model time for "done by `ns`"; -1: out of range. */
+/* Returns the deadline in model time, including the model's tails, for
+ * schedules that end by `ns`; -1: out of range. */
 int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);
 /* Returns the smallest makespan above `ns` that is possible, since all times
  * are multiples of the model's time unit. */
 int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
 
-/* Tightens the windows for `deadline` until nothing changes; *refuted: some
- * window is empty. Otherwise fills in `least` and `most`, the preceding
- * operations per row. */
+/* Tightens the time windows for `deadline` until nothing changes; *refuted:
+ * some window is empty. Otherwise fills in `least` and `most`, the numbers of
+ * operations of each row that precede an operation. */
 lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                      bool *refuted, lh_error *err);
 /* Raises an operation's earliest start and queues it; false: its window is
  * empty. */
 bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start);
-/* Lowers an operation's latest end and queues it; false: its window is empty.
- */
+/* Lowers an operation's latest end and queues it; false: its time window is
+ * empty */
 bool lhi_verify_lower_end(lhi_verify_model *claim, uint32_t o, int64_t finish);
 /* Queues an operation for propagation and marks its machine for tightening. */
 void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o);
 /* Removes and returns the next operation in the queue, which must not be
  * empty. */
 uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
-/* Propagates an operation's window along its row and its precedences; false:
- * some window is empty. */
+/* Propagates an operation's time window along its row (operations of one kind
+ * and chunk) and its precedences; false: some window is empty. */
 bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o);
 
-/* Checks whether machine m's operations that must run within some interval
- * take longer than the interval (capacity.c). */
+/* Checks whether the operations of machine m that must run within some time
+ * interval, by their earliest starts and latest ends, take longer than that
+ * interval. */
 bool lhi_verify_is_overloaded(lhi_verify_model *claim, uint32_t m);
-/* Checks whether machine m alone cannot run its operations within the windows
- * in `start` and `finish`. */
+/* Checks whether machine m, taken alone, has no order of its operations within
+ * the time windows in `start` and `finish` of the model. */
 bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
 
-/* Checks that each clause of the certificate follows from the windows
- * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first
- * that does not, or LH_NONE; *refuted: the clauses refute the deadline. */
+/* Checks that each clause of the certificate follows from the time windows
+ * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first that
+ * does not, or LH_NONE; *refuted: the clauses refute the deadline. */
 lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
                                    const lh_certificate *c, uint32_t *bad,
                                    bool *refuted, lh_error *err);
@@ -156,8 +158,8 @@ lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
  * that it produces; LH_NONE: none. */
 uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,
                                    const lh_pass *pass, bool message);
-/* Finds the model's row for a kind of pass on a chunk, or with `message` for
- * its messages; NULL: none. */
+/* Finds the model's row that has all passes of one kind on a chunk, or with
+ * `message` their messages; NULL: none. */
 const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
                                           uint32_t chunk, uint8_t kind,
                                           bool message);

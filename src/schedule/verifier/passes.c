@@ -31,7 +31,8 @@ static int compare_passes(const lh_pass *a, const lh_pass *b)
     return order;
 }
 
-/* Compares nodes by pass, then by position in the schedule, for qsort(). */
+/* Compares passes by chunk, microbatch, kind and part, then by their index in
+ * judge->passes, for qsort(). */
 static int compare_keys(const void *a, const void *b)
 {
     const lhi_verify_node *x = a, *y = b;
@@ -39,8 +40,8 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : compare_u32(x->node, y->node);
 }
 
-/* Returns the index of the first sorted node whose pass is not before
- * `pass`. */
+/* Returns the index, in judge->sorted, of the first pass that does not come
+ * before `pass` by chunk, microbatch, kind and part. */
 static uint32_t find_lower_bound(const lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t lo = 0, hi = judge->n_sorted;
@@ -74,7 +75,9 @@ uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
     return lhi_verify_find_pass(judge, &pass);
 }
 
-/* Checks whether the pass of `node` can belong to this pipeline. */
+/* Checks whether the pass with index `node` in judge->passes can belong to this
+ * pipeline: chunk, microbatch, device, kind and parts. Adds violations
+ * otherwise. */
 static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -124,8 +127,9 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
     return true;
 }
 
-/* Lists the nodes (positions in the schedule) with valid passes, sorted by
- * pass, so that missing and repeated passes can be found. */
+/* Lists the valid passes in judge->sorted, with their indices, sorted by chunk,
+ * microbatch, kind and part, so that missing and repeated passes can be found.
+ * */
 static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
 {
     uint32_t total = judge->first[judge->n_rows];
@@ -142,7 +146,7 @@ static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the violation that a pass is missing on its device. */
+/* Adds the violation that `pass` is missing from the row of its device. */
 static void add_missing(lhi_verifier *judge, const lh_pass *pass)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -152,8 +156,8 @@ static void add_missing(lhi_verifier *judge, const lh_pass *pass)
         lh_pass_format(pass, text));
 }
 
-/* Adds the violation that a microbatch's backward passes are missing: B, or
- * both I and W. */
+/* Adds the violation that the backward of the chunk and microbatch of `pass` is
+ * missing: B, or both I (D) and W. */
 static void add_missing_backward(lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t device = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
@@ -169,8 +173,8 @@ static void add_missing_backward(lhi_verifier *judge, const lh_pass *pass)
                                  pass->chunk, pass->microbatch);
 }
 
-/* Adds a violation if node `needed`, whose pass must run before that of `node`,
- * comes later in the device's order. */
+/* Adds a violation unless the pass with index `needed` in judge->passes comes
+ * before that with index `node` in the device's order. */
 static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
 {
     char text[LH_PASS_TEXT_SIZE], before[LH_PASS_TEXT_SIZE];
@@ -186,7 +190,8 @@ static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
         lhi_verify_get_cell(judge, needed));
 }
 
-/* Adds the violation that `node` repeats the pass of node `earlier`. */
+/* Adds the violation that the pass with index `node` in judge->passes repeats
+ * the one with index `earlier`. */
 static void add_duplicate(lhi_verifier *judge, uint32_t node, uint32_t earlier)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -199,8 +204,9 @@ static void add_duplicate(lhi_verifier *judge, uint32_t node, uint32_t earlier)
         judge->rows[earlier]);
 }
 
-/* Checks the W passes keys[0..n-1] for one chunk and microbatch: all parts of
- * one division, each once, after the input gradient `d`. */
+/* Checks the W passes keys[0..n-1] of one chunk and microbatch: all parts of
+ * one division, each once and in order. They must come after the pass with
+ * index `d` in judge->passes, their D. */
 static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
                           uint32_t n, uint32_t d)
 {
@@ -241,8 +247,9 @@ static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
     }
 }
 
-/* Checks the n equal keys of a pass that should occur once: adds violations
- * for duplicates and returns the first node; LH_NONE: empty. */
+/* Checks keys[0..n-1], equal passes that should occur once: adds violations for
+ * repetitions. Returns the index of the first one in judge->passes; LH_NONE: n
+ * is 0. */
 static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys,
                              uint32_t n)
 {
@@ -251,8 +258,8 @@ static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys,
     return n ? keys[0].node : LH_NONE;
 }
 
-/* Checks the n passes with one chunk and microbatch: each kind once, in valid
- * order. */
+/* Checks keys[0..n-1], the passes of one chunk and microbatch: each kind must
+ * occur once, in valid order. */
 static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
                         uint32_t n)
 {
@@ -305,8 +312,9 @@ static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
     }
 }
 
-/* Adds violations for all passes with numbers from..to-1, where number i is
- * microbatch i % n on chunk i / n. */
+/* Adds violations for the missing passes of all chunk-microbatch pairs with
+ * numbers from..to-1: number i is microbatch i % n on chunk i / n, for n
+ * microbatches. */
 static void add_missing_range(lhi_verifier *judge, uint64_t from, uint64_t to)
 {
     for (; from < to && !lhi_verify_is_verdict_full(judge); from++) {
@@ -322,8 +330,8 @@ static void add_missing_range(lhi_verifier *judge, uint64_t from, uint64_t to)
     lhi_verify_count_violations(judge, 2 * (to - from));
 }
 
-/* Checks that the F or D of `node` comes after the pass that produces its
- * input, if that runs on the same device for another chunk. */
+/* Checks that the F or D with index `node` in judge->passes comes after the
+ * pass of another chunk that produces its input, if both are on one device. */
 static void check_neighbours(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -351,9 +359,9 @@ bool lhi_verify_starts_pair(const lhi_verifier *judge, uint32_t node)
            lhi_pipeline_overlap_f_b(judge->pipeline) > 0;
 }
 
-/* Checks that the B of an overlapped pair does not need its F: through all
- * chunks after the F, a microbatch's B needs its F on every chunk of its
- * direction. */
+/* Checks that the B of the overlapped pair whose F has index `node` in
+ * judge->passes does not depend on that F. It does if both have the same
+ * microbatch and direction. */
 static void check_pair(lhi_verifier *judge, uint32_t node)
 {
     if (!lhi_verify_starts_pair(judge, node))
@@ -371,8 +379,9 @@ static void check_pair(lhi_verifier *judge, uint32_t node)
                              lh_pass_format(f, text), lh_pass_format(b, other));
 }
 
-/* Checks that the F of `node` comes after that of its sequence's previous
- * slice, and its D or B after that of the next slice. */
+/* Checks the order of a sequence's slices around the pass with index `node` in
+ * judge->passes. An F must come after that of the previous slice, and a D or B
+ * after that of the next slice. */
 static void check_slices(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];

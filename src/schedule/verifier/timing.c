@@ -87,7 +87,7 @@ static void push_device(simulation *r, uint32_t device)
     }
 }
 
-/* Raises the makespan to at least time_ns. */
+/* Raises the simulated makespan to time_ns if it is less. */
 static void extend_makespan(simulation *r, int64_t time_ns)
 {
     if (time_ns > r->makespan_ns)
@@ -115,7 +115,7 @@ static int64_t scale_to_slice(const lhi_verifier *judge, const lh_pass *pass,
     return k > 1 ? llround((double)ns * (1 + attention * (seen - 1))) : ns;
 }
 
-/* Returns the duration of a pass, in ns. */
+/* Returns the duration of `pass` in ns; a W part and a slice take a share. */
 static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
@@ -133,7 +133,7 @@ static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
     }
 }
 
-/* Makes the arrival of a collective known to the passes that wait for it. */
+/* Records a collective's arrival at end_ns, for the passes that wait for it. */
 static void arrive_collective(simulation *r, const lhi_verify_collective *what,
                               int64_t end_ns)
 {
@@ -148,8 +148,9 @@ static void arrive_collective(simulation *r, const lhi_verify_collective *what,
         r->fetched_ns[waiter] = end_ns;
 }
 
-/* Queues a device's next piece for its links at time_ns. At equal times pieces
- * follow messages, and new ones follow those that wait with a `ticket`. */
+/* Adds an event at which the device's next piece (slice of a collective) is
+ * offered to its links. `ticket`: its place among waiting pieces, 0 for a new
+ * one, which follows them at equal times; pieces follow messages. */
 static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
                         uint64_t ticket)
 {
@@ -164,8 +165,9 @@ static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
         r->judge->no_memory = true;
 }
 
-/* Launches a collective on its device's data-parallel link. On a link of the
- * device's own its arrival is known at once. */
+/* Launches a collective on its device's data-parallel link. On a link shared
+ * with messages it joins the device's queue; otherwise its arrival is known at
+ * once. */
 static void launch_collective(simulation *r, lhi_verify_collective what)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(r->judge->pipeline, what.chunk);
@@ -183,7 +185,8 @@ static void launch_collective(simulation *r, lhi_verify_collective what)
     arrive_collective(r, &what, *link + chunk->dp_latency_ns);
 }
 
-/* Offers a device's next piece to its links at now_ns. */
+/* Offers the device's next piece (slice of a collective) to its links at
+ * now_ns; queues it again if they are busy. */
 static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
 {
     lhi_verify_offer offer = lhi_verify_offer_piece(
@@ -217,7 +220,8 @@ static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
     return true;
 }
 
-/* Lists each device's all-gathers and issues those that start at time 0. */
+/* Lists each device's all-gathers by its chunks' first F, and issues the first.
+ * */
 static void issue_first_gathers(simulation *r)
 {
     const lhi_verifier *judge = r->judge;
@@ -252,8 +256,8 @@ static void begin_chunk(simulation *r, uint32_t device, uint32_t chunk,
         issue_next_gather(r, device, start_ns);
 }
 
-/* Delivers the output of `node` (a pass in the schedule) to its consumer at
- * time_ns. */
+/* Delivers the output of the pass `node` (index in judge->passes) to its
+ * consumer. */
 static void deliver_output(simulation *r, uint32_t node, int64_t time_ns)
 {
     uint32_t consumer = r->consumers[node];
@@ -261,8 +265,8 @@ static void deliver_output(simulation *r, uint32_t node, int64_t time_ns)
     push_device(r, r->judge->rows[consumer]);
 }
 
-/* Puts the message of `node` on its link at now_ns, or when the link is
- * free. */
+/* Sends the message of the pass `node` (its index in judge->passes) at now_ns,
+ * or later when its link is free. */
 static void depart_message(simulation *r, uint32_t node, int64_t now_ns)
 {
     const lhi_verifier *judge = r->judge;
@@ -273,8 +277,8 @@ static void depart_message(simulation *r, uint32_t node, int64_t now_ns)
     deliver_output(r, node, *free_ns + l->latency_ns);
 }
 
-/* Departs the message of `node` or, with an explicit order, all messages that
- * the order now allows. */
+/* Sends the message of the pass `node`, ready at now_ns, or with an explicit
+ * link order all messages that the order now allows. */
 static void enter_link(simulation *r, uint32_t node, int64_t now_ns)
 {
     const lhi_verifier *judge = r->judge;
@@ -293,8 +297,8 @@ static void enter_link(simulation *r, uint32_t node, int64_t now_ns)
         depart_message(r, order->nodes[order->next++], now_ns);
 }
 
-/* Runs the operations that a pass launches at its start, in sequence on the
- * device's link, and updates the passes that wait for them. */
+/* Runs the data-parallel operations that the pass `node` launches, in sequence
+ * on the device's link, and updates the passes that wait for them. */
 static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
 {
     const lhi_verifier *judge = r->judge;
@@ -308,8 +312,8 @@ static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
     }
 }
 
-/* Queues the message of `node`, which is produced and, with rendezvous
- * receives, has its receive posted. */
+/* Queues the produced message of the pass `node` for its link; with rendezvous
+ * receives, its receive has been posted before. */
 static void queue_message(simulation *r, uint32_t node)
 {
     int64_t time_ns = r->ends[node];
@@ -323,8 +327,8 @@ static void queue_message(simulation *r, uint32_t node)
         r->judge->no_memory = true;
 }
 
-/* Posts the receive for the input of the pass `node` at now_ns; its message may
- * then use the link. */
+/* Posts the receive for the input of the pass `node` (index in judge->passes)
+ * at now_ns; the message may then use the link. */
 static void post_receive(simulation *r, uint32_t node, int64_t now_ns)
 {
     uint32_t source = r->sources[node];
@@ -336,8 +340,9 @@ static void post_receive(simulation *r, uint32_t node, int64_t now_ns)
         queue_message(r, source);
 }
 
-/* Posts the receives that are due when the device reaches `node`: for that
- * pass, or with LH_RECEIVES_LATE_FD for the next pass other than W. */
+/* Posts the receives due when the device reaches the pass `node`: for this
+ * pass, or with LH_RECEIVES_LATE_FD the next one other than W, and its partner.
+ * */
 static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
 {
     const lhi_verifier *judge = r->judge;
@@ -365,11 +370,9 @@ static void launch_scatter(simulation *r, uint32_t chunk, int64_t now_ns)
                                                   .transfer_ns = transfer_ns});
 }
 
-/* Counts a W or B of `chunk` that ends at end_ns, and starts the reduce-scatter
- * after the last one. With two directions it sums the gradients of both copies:
- * both reduce-scatters start when both have ended. The two copies' devices may
- * have been advanced to different times, so the launches wait for their turn in
- * the heap. */
+/* Counts a W or B of `chunk`, ended at end_ns. After the last one, adds events
+ * for the reduce-scatters. Two copies of a chunk (two directions) sum their
+ * gradients, so theirs start together. */
 static void release_gradients(simulation *r, uint32_t chunk, int64_t end_ns)
 {
     const lhi_verifier *judge = r->judge;
@@ -394,8 +397,8 @@ static void release_gradients(simulation *r, uint32_t chunk, int64_t end_ns)
     }
 }
 
-/* Records the end of the pass of `node`, starts the reduce-scatter after a
- * chunk's last one, and delivers or queues its output. */
+/* Records the end of the pass `node`, starts the reduce-scatter after a chunk's
+ * last pass, and delivers or queues the output. */
 static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 {
     lhi_verifier *judge = r->judge;
@@ -416,8 +419,8 @@ static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
         queue_message(r, node);
 }
 
-/* Adds an offload copy on the device's stream; the pass of node `waiter` does
- * not start before its end. */
+/* Adds a copy of offloaded activations, requested by the pass `node`, to its
+ * device's copy stream. The pass `waiter` does not start before it ends. */
 static void add_copy(simulation *r, uint32_t node, uint32_t waiter,
                      int64_t now_ns)
 {
@@ -430,8 +433,8 @@ static void add_copy(simulation *r, uint32_t node, uint32_t waiter,
         r->copied_ns[waiter] = *stream;
 }
 
-/* Starts copying the activations of the next pass back to the device when the
- * pass of `node` starts, if they are offloaded. */
+/* Starts to copy the next pass's activations to the device at the start of the
+ * pass `node`, if they are offloaded. `end`: first pass of the next device. */
 static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
                               int64_t start_ns)
 {
@@ -442,8 +445,9 @@ static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
         add_copy(r, node + 1, node + 1, start_ns);
 }
 
-/* Starts to offload the activations of the F `node` at its end; the pass after
- * the device's next one waits for the copy. */
+/* Starts to copy the activations of the F `node`, which has ended, to storage
+ * if they are offloaded. The pass after the device's next one waits for the
+ * copy. */
 static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
 {
     if (r->gradients && r->gradients[node] != LH_NONE &&
@@ -451,8 +455,7 @@ static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
         add_copy(r, node, node + 2, end_ns);
 }
 
-/* Runs a device's next passes until one lacks an input or a data-parallel
- * operation. */
+/* Simulates a device's passes until one lacks an input or an operation. */
 static void advance_device(simulation *r, uint32_t device)
 {
     const lhi_verifier *judge = r->judge;
@@ -499,7 +502,7 @@ static void advance_device(simulation *r, uint32_t device)
     }
 }
 
-/* Runs the passes of all devices until none can run its next pass. */
+/* Simulates the passes of all devices until none can run its next pass. */
 static void advance_all(simulation *r)
 {
     while (r->n_stacked) {
@@ -511,8 +514,7 @@ static void advance_all(simulation *r)
 
 /* --- dependencies --------------------------------------------------------- */
 
-/* Finds the node that consumes the output of every node, through tables for F
- * and for D or B. */
+/* Finds the pass (index in judge->passes) that consumes each pass's output. */
 static lh_status find_consumers(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
@@ -549,8 +551,8 @@ static lh_status find_consumers(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Determines which activations are offloaded, those with at least two passes
- * on their device in between, and their users. */
+/* Finds the offloaded activations, those with at least two passes of their
+ * device between F and backward, and the passes that use them. */
 static lh_status find_copies(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
@@ -579,9 +581,8 @@ static lh_status find_copies(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the node (position in the schedule) of the pass at which a
- * data-parallel operation starts or must be done; LH_NONE: not in the
- * schedule. */
+/* Returns the index in judge->passes of the pass `at`, at which a data-parallel
+ * operation starts or must be done; LH_NONE: it is not in the schedule. */
 static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F, false};
@@ -590,8 +591,8 @@ static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
                : lhi_verify_find_pass(judge, &forward);
 }
 
-/* Finds the node that starts each data-parallel operation and the node that
- * waits for it. */
+/* Finds, for each data-parallel operation, the pass (index in judge->passes)
+ * that launches it and the pass that waits for it. */
 static lh_status find_operations(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
@@ -693,8 +694,8 @@ static lh_status make_simulation(simulation *r, lh_error *err)
 
 /* --- deadlock ------------------------------------------------------------- */
 
-/* Returns the node of the pass, not yet run, that the device's next pass waits
- * for; describes it in `why` (256 bytes). */
+/* Returns the pass (index in judge->passes) for which the device's next pass
+ * waits; describes the wait in `why` (256 bytes). */
 static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
 {
     const lhi_verifier *judge = r->judge;
@@ -738,8 +739,8 @@ static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
     return r->ends[head] == UNKNOWN ? head : r->consumers[head];
 }
 
-/* Adds a violation that names a cycle of waiting devices, found from a blocked
- * device. */
+/* Adds a violation that describes a cycle of devices that wait for each other.
+ * */
 static void add_deadlock(simulation *r)
 {
     lhi_verifier *judge = r->judge;

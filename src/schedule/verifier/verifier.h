@@ -87,31 +87,33 @@ static inline bool lhi_verify_has_previous(const lhi_verifier *judge,
     return c % judge->path_length > 0;
 }
 
-/* Checks whether the pass of `node` is an F that runs overlapped with the B
- * after it. */
+/* Checks whether the pass with index `node` in judge->passes is an F that runs
+ * overlapped with the B after it. */
 bool lhi_verify_starts_pair(const lhi_verifier *judge, uint32_t node);
 
-/* Adds a violation with a text to the verdict (verdict.c). */
+/* Adds a violation with the formatted text to the verdict; beyond the maximum
+ * number of texts it is only counted. */
 void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
     LHI_PRINTF(2, 3);
-/* Counts `count` violations whose texts are not stored. */
+/* Adds `count` to the number of violations, for violations whose texts are not
+ * stored. */
 void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count);
 /* Checks whether the list of violation texts has its maximum length. */
 bool lhi_verify_is_verdict_full(const lhi_verifier *judge);
 
-/* Returns the cell number of a node's pass in its device's row, counted from
- * 1. */
+/* Returns the number, from 1, of the cell in its device's row that holds the
+ * pass with index `node` in judge->passes. */
 uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
-/* Returns the node (position in the schedule) of a pass; LH_NONE: not in the
- * schedule. */
+/* Returns the index of a pass in judge->passes, the passes of all devices;
+ * LH_NONE: it is not in the schedule. */
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
-/* Returns the node (position in the schedule) of D or B of a chunk and
- * microbatch; LH_NONE: neither is in the schedule. */
+/* Returns the index in judge->passes of the D or B of a chunk and microbatch;
+ * LH_NONE: neither is in the schedule. */
 uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
                                   uint32_t microbatch);
-/* Returns the link for the output of `node` (a pass at its place in the
- * schedule); see LHI_NO_LINK. *consumer (may be NULL): the chunk that receives
- * it. */
+/* Returns the link over which the output of the pass `node` (index in
+ * judge->passes) is sent; LHI_NO_LINK or LHI_SAME_DEVICE: none. *consumer (may
+ * be NULL): the chunk that receives the output; LH_NONE: there is none. */
 uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
                              uint32_t *consumer);
 
@@ -120,25 +122,28 @@ uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
 int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);
 
 /* Checks that every pass runs exactly once, on its device, after its
- * prerequisites there. Fills in judge->sorted (passes by chunk and
- * microbatch). */
+ * prerequisites there; adds violations. Fills in judge->sorted, the nodes by
+ * chunk and microbatch. */
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
-/* Determines the verifier's link resources and the link of each route
- * (links.c). */
+/* Determines the verifier's link resources (one for all links with the same
+ * name) and the link of each route between chunks. */
 lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
-/* Returns the link resource with a name; LH_NONE: none (links.c). */
+/* Returns the link resource with this name, which all links of the name share;
+ * LH_NONE: there is none. */
 uint32_t lhi_verify_find_resource(const lhi_verifier *judge, const char *name);
-/* Checks that explicit message orders are complete and belong to the right
- * link (links.c). */
+/* Checks that explicit message orders have all messages of their link once and
+ * no others; adds violations. */
 lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);
 /* Checks the communication cells of a schedule, if it has any
  * (communication.c); `buffers` as for lh_check_buffered(). */
 lh_status lhi_verify_check_communication(lhi_verifier *judge, uint32_t buffers,
                                          lh_error *err);
-/* Checks the peak memory of every device against its limit (memory.c). */
+/* Computes the peak memory of every device in the schedule's order and checks
+ * it against the device's limit; adds violations. */
 void lhi_verify_check_memory(lhi_verifier *judge);
 /* Simulates a schedule that has no violation so far with the verifier's own
- * arithmetic; adds a violation if it deadlocks (timing.c). */
+ * arithmetic, which sets the verdict's makespan. Adds a violation if it
+ * deadlocks. */
 lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err);
 
 #endif

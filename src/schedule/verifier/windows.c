@@ -32,7 +32,7 @@ typedef struct state_builder {
     table seen;
 } state_builder;
 
-/* Returns the table's slot with the key, or the free slot where it belongs
+/* Returns the hash table's slot with the key, or the free slot where it belongs
  * (linear probing). */
 static size_t find_slot(const table *t, uint64_t key)
 {
@@ -68,7 +68,8 @@ static bool enlarge_table(table *t)
     return true;
 }
 
-/* Doubles the capacity for states; false: out of memory. */
+/* Doubles the builder's capacity for states (completed operations per row);
+ * false: out of memory. */
 static bool enlarge_states(state_builder *k)
 {
     uint32_t n = k->m->n_rows, room = k->room ? 2 * k->room : 512;
@@ -87,9 +88,9 @@ static bool enlarge_states(state_builder *k)
     return true;
 }
 
-/* Checks whether row i's next operation may follow state x (completed
- * operations per row): its microbatch's preceding operations are complete, and
- * memory suffices. */
+/* Checks whether the next operation of row i (one kind and chunk) may follow
+ * state x, the number of completed operations per row. The preceding operations
+ * of its microbatch must be complete, and memory must suffice. */
 static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 {
     const lhi_verify_row *rows = &k->c->rows[k->m->first_row];
@@ -109,8 +110,9 @@ static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
     return held <= k->m->room;
 }
 
-/* Returns the state after `from` with one more operation in row i, reached at
- * `time`. LH_NONE: too many states, or out of memory. */
+/* Returns the state (completed operations per row) after `from` with one more
+ * operation in row i, reached at `time`; `from` NULL: the initial state.
+ * LH_NONE: too many states, or out of memory (*no_memory). */
 static uint32_t find_or_add_state(state_builder *k, uint64_t key,
                                   const uint16_t *from, uint32_t i,
                                   int64_t time, bool *no_memory)
@@ -144,7 +146,8 @@ static uint32_t find_or_add_state(state_builder *k, uint64_t key,
     return k->s->n++;
 }
 
-/* Packs the completed operations per row into a hash key. */
+/* Packs the numbers of completed operations per row, which identify a state,
+ * into a hash key. */
 static uint64_t make_key(const state_builder *k, const uint16_t *counts)
 {
     uint64_t key = 0;
@@ -154,8 +157,9 @@ static uint64_t make_key(const state_builder *k, const uint16_t *counts)
 }
 
 /* Enumerates the states (completed operations per row) of a machine that the
- * current windows allow. Predecessors have smaller numbers, so a state's time
- * is final when it is expanded. False: too many, or out of memory. */
+ * current time windows allow. Predecessors have smaller numbers, so a state's
+ * time is final when it is expanded. False: too many, or out of memory
+ * (*no_memory). */
 static bool enumerate_states(state_builder *k, bool *no_memory)
 {
     const lhi_verify_model *c = k->c;
@@ -194,7 +198,8 @@ static void free_states(lhi_verify_states *s)
     s->next = NULL;
 }
 
-/* Enumerates a machine's states; m->states stays NULL if there are too many. */
+/* Enumerates a machine's states (completed operations per row); m->states stays
+ * NULL if there are too many. */
 static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m,
                              lh_error *err)
 {
@@ -226,8 +231,8 @@ static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m,
     return no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
-/* Enumerates the states of every machine and allocates scratch for the
- * largest. */
+/* Enumerates the states of every machine (completed operations per row) and
+ * allocates scratch arrays for the largest number of states. */
 static lh_status make_all_states(lhi_verify_model *c, lh_error *err)
 {
     size_t most = 1;
@@ -274,7 +279,8 @@ uint32_t lhi_verify_take_operation(lhi_verify_model *claim)
     return o;
 }
 
-/* Checks whether an operation's window is as long as the operation. */
+/* Checks whether an operation's window (earliest start to latest end) is at
+ * least as long as the operation. */
 static bool fits(const lhi_verify_model *c, uint32_t o)
 {
     return c->start[o] + c->rows[c->row_of[o]].time <= c->finish[o];
@@ -323,8 +329,8 @@ bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
     return ok;
 }
 
-/* Propagates windows until the queue is empty; false: a window is empty, which
- * refutes the deadline. */
+/* Propagates time windows until the queue is empty; false: a window is empty,
+ * which refutes the deadline. */
 static bool propagate(lhi_verify_model *c)
 {
     while (c->n_queue > 0)
@@ -335,8 +341,9 @@ static bool propagate(lhi_verify_model *c)
 
 /* --- one machine --------------------------------------------------------- */
 
-/* Computes early[x], the earliest time at which state x is reached, and
- * late[x], the latest. False: the final state is unreachable. */
+/* Computes early[x], the earliest time at which machine m reaches state x, and
+ * late[x], the latest time at which it may; below 0: not at all. False: the
+ * final state is unreachable. */
 static bool compute_state_times(lhi_verify_model *c,
                                 const lhi_verify_machine *m)
 {
@@ -377,8 +384,9 @@ static bool compute_state_times(lhi_verify_model *c,
     return true;
 }
 
-/* Tightens the windows and counts of machine m's operations to the steps
- * between states that remain possible; false: none remain. */
+/* Tightens the time windows and the counts of preceding operations of machine
+ * m's operations to the steps between its states that remain possible; false:
+ * none remain. */
 static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 {
     const lhi_verify_states *s = m->states;
@@ -433,8 +441,9 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
 
 /* --- fixpoint ------------------------------------------------------------ */
 
-/* Sets all windows by heads, tails and the deadline, removes restrictions of
- * counts, and queues all operations. */
+/* Sets all time windows by heads (earliest starts), tails (times that must
+ * follow) and the deadline (model time), removes limits on counts of preceding
+ * operations, and queues all operations for propagation. */
 static void reset_windows(lhi_verify_model *c, int64_t deadline)
 {
     c->front = c->n_queue = 0;
@@ -453,8 +462,8 @@ static void reset_windows(lhi_verify_model *c, int64_t deadline)
         lhi_verify_queue_operation(c, o);
 }
 
-/* Tightens the windows of all machines until nothing changes; false: the
- * deadline is refuted. */
+/* Tightens the time windows of all machines until nothing changes; false: a
+ * window is empty, which refutes the deadline. */
 static bool tighten(lhi_verify_model *c)
 {
     for (bool changed = true; changed;) {
