@@ -78,10 +78,11 @@ LH_API int64_t lh_timeline_peak_memory(const lh_timeline *timeline,
  * NULL) receives the first that does not. */
 LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
-/* Returns the device count. */
+/* Returns the number of devices in the simulated pipeline. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 
-/* Returns one device's passes with their times, in order; borrowed. */
+/* Returns one device's passes with their times, in order, *n_runs of them;
+ * borrowed. */
 LH_API const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
                                                uint32_t device,
                                                uint32_t *n_runs);

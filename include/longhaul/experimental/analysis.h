@@ -119,11 +119,12 @@ LH_API const int64_t *lh_analysis_idle(const lh_analysis *analysis,
 LH_API const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
                                                    uint32_t *n_segments);
 /* Returns the use (messages, busy time, queues) of each link resource (see
- * lh_timeline_n_resources()); borrowed. */
+ * lh_timeline_n_resources()), *n_links entries; borrowed. */
 LH_API const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
                                             uint32_t *n_links);
-/* Returns slackness and delay tolerance of every boundary between devices;
- * borrowed. The array is empty unless chunk c runs on device c. */
+/* Returns slackness and delay tolerance of every boundary between devices,
+ * *n_boundaries entries; borrowed. The array is empty unless chunk c runs on
+ * device c. */
 LH_API const lh_slack *lh_analysis_slack(const lh_analysis *analysis,
                                          uint32_t *n_boundaries);
 

@@ -17,15 +17,16 @@ extern "C" {
 /* Returns the name of the i-th known region, as "gcp:us-east4", in alphabetical
  * order; NULL after the last. Sources of all values: docs/formats/cloud.md. */
 LH_API const char *lh_cloud_region_name(uint32_t i);
-/* Checks whether the region is known. */
+/* Checks whether `name` is a known cloud region, such as "gcp:us-east4". */
 LH_API bool lh_cloud_has_region(const char *name);
 /* Returns the one-way latency between two regions, half of the measured round
  * trip, in ns; 0: equal or unknown regions. */
 LH_API int64_t lh_cloud_latency_ns(const char *from, const char *to);
-/* Returns the on-demand price of a GPU preset in a region; 0: unknown. */
+/* Returns the on-demand price of a GPU preset in a region, in USD per GPU and
+ * hour; 0: unknown. */
 LH_API double lh_cloud_usd_per_gpu_hour(const char *region, const char *gpu);
-/* Returns the price of 10^9 bytes sent to another region, in the first volume
- * tier; 0: equal or unknown regions. */
+/* Returns the price in USD of 10^9 bytes sent to another region, in the first
+ * volume tier; 0: equal or unknown regions. */
 LH_API double lh_cloud_usd_per_gb(const char *from, const char *to);
 
 /* --- drafts --------------------------------------------------------------- */

@@ -65,8 +65,9 @@ LH_API lh_status lh_jitter_run(const lh_pipeline *pipeline,
                                const lh_jitter *jitter, lh_jitter_result *out,
                                lh_error *err);
 
-/* Writes the makespans of all samples: ns[i] belongs to sample i, for
- * jitter->samples samples, which must not be 0 here. */
+/* Simulates all samples and writes their makespans in ns: ns[i] belongs to
+ * sample i. ns[] needs jitter->samples entries, a number that must not be 0
+ * here. */
 LH_API lh_status lh_jitter_times(const lh_pipeline *pipeline,
                                  const lh_schedule *schedule,
                                  const lh_sim_options *options,

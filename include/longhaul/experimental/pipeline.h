@@ -202,7 +202,7 @@ LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
 /* Returns chunk number `chunk`; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
-/* Returns the link count. */
+/* Returns the number of links between devices that the pipeline defines. */
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 /* Returns link number `link`; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
@@ -245,7 +245,8 @@ typedef enum lh_placement {
     LH_PLACEMENT_BD,
 } lh_placement;
 
-/* Returns the placement's name; static storage. */
+/* Returns the name of a placement of chunks on devices, such as "ud"; static
+ * storage. */
 LH_API const char *lh_placement_name(lh_placement placement);
 
 #ifdef __cplusplus

@@ -74,7 +74,8 @@ LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
 /* Returns the number of link orders (explicit orders of messages on a link). */
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
-/* Returns link order number `i`; borrowed. */
+/* Returns link order number `i`, the order of messages on one link; borrowed.
+ * */
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);
 

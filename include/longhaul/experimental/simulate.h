@@ -53,20 +53,23 @@ typedef struct lh_offload_copy {
  * 4.1). */
 LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
 
-/* Returns all messages between devices; those on one link in departure order.
- * Borrowed. */
+/* Returns all *n_messages messages between devices; those on one link in
+ * departure order. Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *n_messages);
-/* Returns all data-parallel collectives with their times; borrowed. */
+/* Returns all *n_collectives data-parallel collectives with their times;
+ * borrowed. */
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
-/* Returns all offload copies; those on one device in stream order. Borrowed. */
+/* Returns all *n_copies offload copies; those on one device in stream order.
+ * Borrowed. */
 LH_API const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
                                                  uint32_t *n_copies);
 /* Returns the number of distinct links (equal names count once): the resources
  * in lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
-/* Returns the resource's name; borrowed. */
+/* Returns the name of a link resource (links with equal names share one);
+ * borrowed. */
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,
                                              uint32_t resource);
 

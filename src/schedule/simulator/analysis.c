@@ -72,8 +72,9 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
 }
 
 /* Returns the time in ns from which the device's next forward, pass number
- * `next`, had its input but did not fit: with it, the memory in use (`memory`)
- * would exceed the limit. INT64_MAX: it fits. */
+ * `next`, had its input but did not fit: it would raise the memory in use,
+ * `memory`, above the limit. INT64_MAX: it fits, or the next pass is no
+ * forward. */
 static int64_t find_memory_block_start(const lhi_timeline_index *f, uint32_t d,
                                        uint32_t next, int64_t memory)
 {
@@ -103,9 +104,9 @@ static const lh_offload_copy *find_copy_before(const lhi_timeline_index *f,
     return i == LH_NONE ? NULL : &f->t->copies[i];
 }
 
-/* Adds the wait from `from` to the pass's start to idle[] under the offload
- * copy or the data-parallel communication that it waits for. Called for the
- * wait after the message's arrival, or for all of it without a message. */
+/* Adds the wait from `from` to the pass's start to idle[], as a wait for an
+ * offload copy or for data-parallel communication. Called for the wait after
+ * the message's arrival, or for all of it without a message. */
 static void attribute_rest(const lhi_timeline_index *f,
                            const lh_timeline_run *run, int64_t from,
                            int64_t *idle)
@@ -132,7 +133,8 @@ static uint32_t find_awaited_message(const lhi_timeline_index *f,
 }
 
 /* Splits the idle time before one pass, from time `from` on, by cause into
- * idle[]. blocked_since: when a forward had its input but exceeded memory. */
+ * idle[]. blocked_since: time from which a forward had its input but exceeded
+ * the memory limit. */
 static void attribute_gap(const lhi_timeline_index *f,
                           const lh_timeline_run *run, int64_t from,
                           int64_t blocked_since, int64_t *idle)
@@ -164,7 +166,8 @@ static void attribute_gap(const lhi_timeline_index *f,
     attribute_rest(f, run, from, idle);
 }
 
-/* Adds device d's idle time by cause to idle[]. `memory`: its static memory. */
+/* Adds device d's idle time by cause to idle[]. `memory`: the device's static
+ * memory, in use before its first pass. */
 static lh_status attribute_device(const lhi_timeline_index *f, lhi_arena *mem,
                                   uint32_t d, int64_t memory, int64_t *idle,
                                   lh_error *err)
@@ -234,7 +237,8 @@ typedef struct path_walk {
     bool no_memory;
 } path_walk;
 
-/* Appends a segment to the critical path; skips empty ones except passes. */
+/* Appends a segment (a pass, transfer, latency or copy) to the critical path;
+ * skips empty ones except passes. */
 static void add_segment(path_walk *w, lh_segment segment)
 {
     if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
@@ -306,9 +310,9 @@ static void step_to_message(path_walk *w, const lh_message *m,
                      .no_memory = w->no_memory};
 }
 
-/* Adds a segment from piece `i` of a collective on shared links, with its
- * pieces immediately before, to the critical path and continues at their
- * departure. */
+/* Adds the segment of piece number i (slice of a collective on shared links),
+ * merged with the collective's pieces directly before it, to the critical path.
+ * Continues at their departure. */
 static void step_to_piece(path_walk *w, uint32_t i)
 {
     const lh_timeline *t = w->f->t;
@@ -418,9 +422,10 @@ static bool step_from_run(path_walk *w)
     return true;
 }
 
-/* Continues the critical path at the message or piece `index`, as in
- * before_on_link, whose transfer ends at the current time. Returns false if
- * there is none. */
+/* Continues the critical path at the link use whose transfer ends at the
+ * current time. `index` numbers all messages, then all pieces (slices of
+ * collectives). Returns false for LH_NONE, or if the transfer ends at another
+ * time. */
 static bool step_to_link_use(path_walk *w, uint32_t index)
 {
     const lh_timeline *t = w->f->t;
@@ -439,8 +444,9 @@ static bool step_to_link_use(path_walk *w, uint32_t index)
 }
 
 /* Continues the critical path from a message's departure at the previous
- * message on its link, or at the pass that made it ready: its producer or the
- * pass that posts its receive. Returns false if it finds none. */
+ * message on its link. Without a wait there, continues at the pass that made it
+ * ready: its producer, or the pass that posts its receive. Returns false if it
+ * finds none. */
 static bool step_from_message(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -518,8 +524,8 @@ static bool step_to_last_pass(path_walk *w, uint32_t chunk, int64_t end_ns)
     return false;
 }
 
-/* Continues the critical path from collective `c`'s launch at its launching
- * pass, or the pass that made it ready. Returns false if it finds none. */
+/* Continues the critical path from the launch of collective `c` at the pass
+ * that launches it or made it ready. Returns false if it finds none. */
 static bool step_from_launch(path_walk *w, const lh_collective *c)
 {
     if (c->op != LH_NONE) {
@@ -533,9 +539,10 @@ static bool step_from_launch(path_walk *w, const lh_collective *c)
            (copy != LH_NONE && step_to_last_pass(w, copy, c->ready_ns));
 }
 
-/* Continues the critical path from the time `since_ns` at which collective `c`
- * had its turn on its device, at the previous one on the device's link or at
- * its launch. Returns false if it finds none. */
+/* Continues the critical path from time since_ns, when the device's
+ * data-parallel link was ready for collective `c`. Its predecessor is the
+ * previous collective on that link, or the launch of `c`. Returns false if it
+ * finds none. */
 static bool step_from_turn(path_walk *w, const lh_collective *c,
                            int64_t since_ns)
 {
@@ -549,16 +556,16 @@ static bool step_from_turn(path_walk *w, const lh_collective *c,
     return true;
 }
 
-/* Continues the critical path from a collective's departure. Returns false at
- * the beginning. */
+/* Continues the critical path from a collective's departure, at its predecessor
+ * on the link or its launch. Returns false at the path's beginning. */
 static bool step_from_collective(path_walk *w)
 {
     return step_from_turn(w, w->collective, w->collective->depart_ns);
 }
 
-/* Continues the critical path from a piece's departure at the previous message
- * or piece on its links, or at its collective's turn. Returns false at the
- * beginning. */
+/* Continues the critical path from the departure of a piece (slice of a
+ * collective) at the previous message or piece on its links, or where its
+ * collective could start. Returns false at the path's beginning. */
 static bool step_from_piece(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -635,8 +642,8 @@ static lh_status walk_critical_path(lh_analysis *a, const lhi_timeline_index *f,
     return LH_OK;
 }
 
-/* Computes idle time by cause, critical path, link use and slack, in this
- * order. */
+/* Computes the results of an analysis: idle time by cause, critical path, link
+ * use and slackness, in this order. */
 static lh_status analyse(lh_analysis *a, lhi_timeline_index *f,
                          const lh_schedule *s, lhi_arena *scratch,
                          lh_error *err)

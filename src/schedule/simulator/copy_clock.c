@@ -63,8 +63,9 @@ static void launch_copy(lhi_copy_clock *c, uint32_t device,
                                              .end_ns = *free_ns};
 }
 
-/* Launches the device's offload copies that belong to pass `i`: with is_back
- * those to the device, at its start; otherwise those to storage, at its end. */
+/* Launches the device's offload copies that belong to pass number i: with
+ * is_back those to the device, at the pass's start; otherwise those to storage,
+ * at its end. */
 static void launch_copies(lhi_copy_clock *c, uint32_t device, uint32_t i,
                           bool is_back, int64_t now)
 {

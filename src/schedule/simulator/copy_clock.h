@@ -31,16 +31,16 @@ lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
                               const size_t *offsets, lhi_arena *mem,
                               lhi_copy_clock *out, lh_error *err);
 
-/* Raises *start to the time at which the offload copies that the device's pass
- * `i` needs are complete. */
+/* Raises *start (ns) to the time at which all offload copies that pass number i
+ * of the device needs are complete. */
 void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
                               uint32_t i, int64_t *start);
-/* Launches the offload copies that start with the device's pass `i`, which
- * starts at `start`. */
+/* Launches the copies of offloaded activations back to the device that begin
+ * when pass number i of the device starts, at time `start` (ns). */
 void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
                              int64_t start);
-/* Launches the offload copies that follow the device's pass `i`, which has
- * ended. */
+/* Launches the copies that offload activations to storage after pass number i
+ * of the device, which ended at time `now` (ns). */
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                            int64_t now);
 

@@ -48,9 +48,9 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
         c->ready_ns[i] = now;
 }
 
-/* Sends a collective as soon as the device's link is free; returns its arrival
- * time. On shared links it only joins the device's stream, and the arrival is
- * unknown: INT64_MAX. */
+/* Sends a collective as soon as the device's data-parallel link is free, and
+ * returns its arrival time in ns. On links shared with messages it only joins
+ * the device's queue; the arrival is then unknown: INT64_MAX. */
 static int64_t send_collective(lhi_dp_clock *c, lh_collective what,
                                int64_t transfer_ns, int64_t now)
 {
@@ -89,9 +89,10 @@ static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
         c->gathered_ns[chunk] = arrives;
 }
 
-/* Issues the all-gather for the device's n-th chunk that has one: at the
- * iteration's start, or when the chunk `first_gathers` positions earlier starts
- * its first forward. */
+/* Issues the all-gather for `chunk`, the device's n-th chunk that has one. It
+ * starts at the iteration's start or, beyond the prefetch depth
+ * p->first_gathers, when the chunk that many positions earlier starts its first
+ * forward. */
 static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk,
                          int64_t now)
 {
@@ -120,8 +121,8 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
     }
 }
 
-/* Returns a pass's index among all passes that launch operations; a
- * microbatch's D and B have the same one. */
+/* Returns the index of a pass among the points at which operations launch; D
+ * and B of one chunk and microbatch have the same index. */
 static size_t get_launch_index(const lhi_dp_clock *c, const lh_pass *pass)
 {
     return lhi_pass_index(c->p, pass->chunk, pass->microbatch,
@@ -144,7 +145,7 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
 }
 
 /* Launches at time `now` the data-parallel operations whose launching pass has
- * index `point`. */
+ * the index `point`, as from get_launch_index(). */
 static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
 {
     const lh_pipeline *p = c->p;

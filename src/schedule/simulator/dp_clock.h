@@ -55,58 +55,63 @@ typedef struct lhi_dp_clock {
     uint32_t n_pieces;
 } lhi_dp_clock;
 
-/* Returns the next device with a piece that no call has returned, and in
- * *ready_ns the time at which to offer that piece to its links. LH_NONE: there
- * is none. */
+/* Takes the next request to send a piece (slice of a collective) on shared
+ * links. Returns the piece's device and, in *ready_ns, the time at which to
+ * offer it; LH_NONE: there is no request. */
 uint32_t lhi_dp_clock_take_request(lhi_dp_clock *clock, int64_t *ready_ns);
-/* Offers a device's piece, ready by `now`, to its links; free_ns[r] is the time
- * from which link resource r is free. Sends it and returns true, or returns
- * false with the time of the next offer in *again_ns; offers for the same time
- * are made in the order of *entry. */
+/* Offers the next piece (slice of a collective) of a device to its links at
+ * time `now`; free_ns[r] is the time from which link resource r is free. Sends
+ * it and returns true, or returns false with the time of the next offer in
+ * *again_ns. Offers for the same time are made in ascending order of *entry. */
 bool lhi_dp_clock_offer_piece(lhi_dp_clock *clock, uint32_t device,
                               int64_t *free_ns, int64_t now, int64_t *again_ns,
                               uint64_t *entry);
 
-/* Initialises the clock of data-parallel collectives; all its memory belongs
- * to `mem`. */
+/* Initialises the clock of data-parallel collectives, the simulator's model of
+ * when they run; all its memory belongs to `mem`. */
 lh_status lhi_dp_clock_init(const lh_pipeline *pipeline, lhi_arena *mem,
                             lhi_dp_clock *out, lh_error *err);
 
 /* Starts an iteration on the collectives' clock at time `now`; then call
  * lhi_dp_clock_add_device() for every device. */
 void lhi_dp_clock_begin(lhi_dp_clock *clock, int64_t now);
-/* Registers a device's passes in order, `stride` bytes apart, and issues the
- * first chunks' gathers. */
+/* Registers the `count` passes of a device in order, `stride` bytes apart, and
+ * issues the all-gathers that start with the iteration, at time `now`. Call
+ * once per device after lhi_dp_clock_begin(). */
 void lhi_dp_clock_add_device(lhi_dp_clock *clock, const lh_pass *order,
                              size_t stride, uint32_t count, int64_t now);
 
-/* Raises *start to the arrival of the collectives that the pass needs. Returns
- * false if one has not been launched or, on shared links, sent. */
+/* Raises *start (ns) to the arrival of the collectives that the pass needs.
+ * Returns false if one has not been launched or, on links shared with messages,
+ * not been sent. */
 bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
                             int64_t *start);
-/* Launches the collectives that start with a pass; call in each device's pass
- * order. */
+/* Launches the data-parallel collectives that begin when `pass` starts, at time
+ * `start` (ns). Call in the order of each device's passes. */
 void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
                            int64_t start);
-/* Launches the reduce-scatter that follows a pass, which has ended at `now`.
- * Returns true if the pass was the last of two copies of a chunk: the caller
- * then calls lhi_dp_clock_scatter() for both, after all passes that end at
- * `now`, lower chunks first. */
+/* Launches the reduce-scatter that follows `pass`, which ended at `now` (ns),
+ * if it was the chunk's last backward. Returns true if the chunk exists in two
+ * copies and both are complete. The caller then calls lhi_dp_clock_scatter()
+ * for both, after all passes that end at `now`, lower chunks first. */
 bool lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
 /* Launches a chunk's reduce-scatter at time `now`, if it has one. */
 void lhi_dp_clock_scatter(lhi_dp_clock *clock, uint32_t chunk, int64_t now);
 
 /* --- internal to the clock ------------------------------------------------ */
 
-/* Allocates the streams of devices that share links, if there are any. */
+/* Allocates the queues of launched collectives for devices whose data-parallel
+ * links are shared with messages; nothing if there are none. */
 lh_status lhi_dp_clock_make_streams(lhi_dp_clock *clock, lhi_arena *mem,
                                     lh_error *err);
-/* Empties all streams. */
+/* Empties the devices' queues of collectives on shared links, before an
+ * iteration. */
 void lhi_dp_clock_reset_streams(lhi_dp_clock *clock);
-/* Appends collective `index`, just launched, to its device's stream. */
+/* Appends collective number `index`, just launched, to its device's queue of
+ * collectives on shared links. */
 void lhi_dp_clock_add_to_stream(lhi_dp_clock *clock, uint32_t index);
-/* Notes that an operation that passes launch arrives at `arrives`, for the pass
- * that waits for it. */
+/* Records the arrival time `arrives` (ns) of data-parallel operation `op` for
+ * the pass that waits for it; nothing if no pass does. */
 void lhi_dp_clock_note_operation(lhi_dp_clock *clock, const lh_dp_op *op,
                                  int64_t arrives);
 

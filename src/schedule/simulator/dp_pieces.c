@@ -39,7 +39,7 @@ void lhi_dp_clock_reset_streams(lhi_dp_clock *c)
         c->streams[d] = (lhi_dp_stream){.head = LH_NONE, .tail = LH_NONE};
 }
 
-/* Returns the time for which a whole collective occupies its links. */
+/* Returns the time in ns for which a whole collective occupies its links. */
 static int64_t get_transfer(const lhi_dp_clock *c, const lh_collective *what)
 {
     const lh_chunk *k = &c->p->chunks[what->chunk];
@@ -48,7 +48,8 @@ static int64_t get_transfer(const lhi_dp_clock *c, const lh_collective *what)
     return what->is_reduce_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
-/* Requests that the next piece of device `d` be offered at time `ready_ns`. */
+/* Requests that the next piece (slice of a collective) of device d be offered
+ * to its shared links at time ready_ns. */
 static void request(lhi_dp_clock *c, uint32_t d, int64_t ready_ns)
 {
     c->streams[d].is_waiting = false;
@@ -93,8 +94,8 @@ void lhi_dp_clock_note_operation(lhi_dp_clock *c, const lh_dp_op *op,
         c->ready_ns[waiting] = arrives;
 }
 
-/* Makes the arrival of a collective sent in pieces known to the passes that
- * wait for it. */
+/* Records the arrival of a collective that was sent in pieces, for the passes
+ * that wait for it and for the iteration's end. */
 static void note_arrival(lhi_dp_clock *c, const lh_collective *what)
 {
     if (what->arrive_ns > c->last_ns)
@@ -106,8 +107,9 @@ static void note_arrival(lhi_dp_clock *c, const lh_collective *what)
         c->gathered_ns[what->chunk] = what->arrive_ns;
 }
 
-/* Removes the first collective, just sent, from a device's stream; its arrival
- * becomes known. */
+/* Removes the first collective, whose last piece was sent at sent_ns, from the
+ * queue of device d, and records its arrival. Requests the first piece of the
+ * next collective. */
 static void finish_collective(lhi_dp_clock *c, uint32_t d, int64_t sent_ns)
 {
     lhi_dp_stream *s = &c->streams[d];
@@ -125,8 +127,9 @@ static void finish_collective(lhi_dp_clock *c, uint32_t d, int64_t sent_ns)
         request(c, d, lhi_max_int64(c->sent[s->head].ready_ns, sent_ns));
 }
 
-/* Sends the next piece of device `d` at `depart_ns`, when its links are
- * free. */
+/* Sends the next piece (slice of a collective) of device d at depart_ns, when
+ * its links are free. Updates free_ns[], the time from which each link resource
+ * is free. */
 static void send_piece(lhi_dp_clock *c, uint32_t d, int64_t *free_ns,
                        int64_t depart_ns)
 {

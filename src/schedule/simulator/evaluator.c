@@ -121,8 +121,8 @@ void lh_evaluator_free(lh_evaluator *evaluator)
         lhi_arena_free(evaluator->mem);
 }
 
-/* Computes the all-gathers' arrival times before the chunks' first forwards;
- * returns the last one. */
+/* Computes when the all-gathers before the chunks' first forwards arrive, for
+ * the passes of schedule `s`. Returns the last arrival in ns. */
 static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
@@ -155,8 +155,8 @@ static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
     return last;
 }
 
-/* Issues the device's next all-gather at time `now`, when chunk `chunk` starts
- * its first forward. */
+/* Issues the all-gather that waits for the first forward of `chunk`, which
+ * starts at `now` (ns); does nothing if there is none. */
 static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
 {
     uint32_t next = e->next_gather[chunk];
@@ -171,8 +171,8 @@ static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
     e->next_gather[chunk] = LH_NONE;
 }
 
-/* Returns when a chunk's reduce-scatter, issued at `now`, arrives; it occupies
- * the device's data-parallel link until it is sent. */
+/* Returns when a chunk's reduce-scatter, issued at `now` (ns), arrives. The
+ * device's data-parallel link is occupied until it is sent. */
 static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
 {
     int64_t *link_free = &e->dp_free[c->device];
@@ -192,9 +192,10 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
     return *link_free + route->latency_ns;
 }
 
-/* Returns the start of a pass on device d that may start at `now`, delayed
- * until the data-parallel operations that it needs arrive; launches those that
- * it issues. `point`: the pass's launch index. UNKNOWN: it never starts. */
+/* Returns the start of a pass on device d that may start at `now` (ns), delayed
+ * until the data-parallel operations that it needs arrive. Launches the
+ * operations that this pass launches. `point`: the index of the pass for
+ * launches. UNKNOWN: the pass never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
                               int64_t now)
 {
@@ -290,8 +291,8 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
 }
 
 /* Runs a device as run_device() does, for pipelines without data-parallel
- * operations. It is compiled separately, since even an untaken branch costs a
- * fifth of the run time. */
+ * operations; e->stack then has *depth entries. It is compiled separately,
+ * since even an untaken branch costs a fifth of the run time. */
 static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                          uint32_t *depth)
 {
@@ -299,7 +300,8 @@ static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
 }
 
 /* Runs a device as run_device() does, for pipelines with data-parallel
- * operations; compiled apart from the fast path without them. */
+ * operations; e->stack then has *depth entries. It is compiled apart from the
+ * fast path without them. */
 static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
                                           uint32_t d, uint32_t *depth)
 {

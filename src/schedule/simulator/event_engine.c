@@ -74,8 +74,8 @@ typedef struct engine {
     bool no_memory;
 } engine;
 
-/* Returns the number of the input (message or local result) that a pass needs
- * from another pass; LHI_NO_INPUT: none. */
+/* Returns the number of the input (a message, or a result on the same device)
+ * that a pass needs from a pass of another chunk; LHI_NO_INPUT: none. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
@@ -113,25 +113,26 @@ static bool get_arrival(const engine *e, const lh_pass *pass, int64_t *start,
     return true;
 }
 
-/* Checks whether a message on the route is sent directly, not delegated
- * (through host memory), so that it occupies the sender's queue and waits for
- * its receive. */
+/* Checks whether a message on the route is sent directly, so that it occupies
+ * the sender's queue and waits for its receive. Delegated messages, sent by a
+ * helper thread from host memory, do neither. */
 static bool is_direct(const engine *e, const lhi_route *route)
 {
     return !e->options.delegated || route->link == LH_NONE ||
            !e->options.delegated[route->link];
 }
 
-/* Returns the route (link between two devices) that delivers a pass's input
- * number `in`. */
+/* Returns the route (link between two devices) over which input number `in` of
+ * a pass, a message, is delivered. */
 static const lhi_route *get_route(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
     return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
 }
 
-/* Adds an event; equal times are ordered by kind, device, then sequence
- * number. */
+/* Adds an event at time_ns with the payload `what` (a message for ENTER). Equal
+ * times are ordered by kind, device, then order of addition; messages of a
+ * device by order of production. */
 static void push_event(engine *e, int64_t time_ns, enum event_kind kind,
                        uint32_t device, uint64_t what)
 {
@@ -143,8 +144,9 @@ static void push_event(engine *e, int64_t time_ns, enum event_kind kind,
         e->no_memory = true;
 }
 
-/* Starts device d's next pass if its input, collectives and copies are known
- * to arrive. */
+/* Starts device d's next pass, from the time at which all that it needs has
+ * arrived, if the arrival times of its input, collectives and offload copies
+ * are known. */
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -176,7 +178,7 @@ static void try_start(engine *e, uint32_t d)
     push_event(e, run->end_ns, END, d, 0);
 }
 
-/* Returns the device that sends a pass's input number `in`. */
+/* Returns the device that sends input number `in` of a pass, a message. */
 static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -199,8 +201,8 @@ static void post_receive(engine *e, const device_state *dev, uint32_t pos,
         push_event(e, now, ENTER, get_sender(e, needs), needs);
 }
 
-/* With rendezvous receives: posts the receives due when the device reaches
- * dev->pos. `after_w`: the previous pass was a W. */
+/* With rendezvous receives, posts the receives that are due when the device is
+ * about to run the pass at dev->pos. after_w: the previous pass was a W. */
 static void post_due_receives(engine *e, const device_state *dev, int64_t now,
                               bool after_w)
 {
@@ -232,8 +234,8 @@ static void advance_device(engine *e, uint32_t d, int64_t now)
     try_start(e, d);
 }
 
-/* Puts message `out` into device d's send queue; it enters its link once its
- * receive is posted. */
+/* Puts message `out` into device d's send queue at time `now`; it enters its
+ * link once its receive is posted. */
 static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
@@ -305,8 +307,8 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Computes message `i`'s departure and arrival on its link: it departs when the
- * link is free. */
+/* Computes departure and arrival of message `i` on its link: it departs when it
+ * is ready and the link is free. */
 static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
@@ -348,8 +350,8 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
         try_start(e, msg->to);
 }
 
-/* Handles a message that may enter its link: departs all messages that the
- * link's order allows. */
+/* Handles message `in`, which may enter its link from `now` on: departs all
+ * messages that the link's explicit order, if any, then allows. */
 static void on_enter(engine *e, uint64_t in, int64_t now)
 {
     const lhi_route *route = get_route(e, in);
@@ -368,8 +370,8 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
-/* Adds an event for each piece of data-parallel communication that became
- * ready since the last call. */
+/* Adds an event for each piece (slice of a data-parallel collective on shared
+ * links) that became ready since the last call. */
 static void add_pieces(engine *e)
 {
     int64_t ready_ns;
@@ -378,8 +380,9 @@ static void add_pieces(engine *e)
         push_event(e, ready_ns, PIECE, d, d);
 }
 
-/* Offers device d's data-parallel piece to its links at time `now`; its passes
- * may then have everything they need. */
+/* Offers the next data-parallel piece (slice of a collective) of device d to
+ * its links at time `now`. If the piece is sent, tries to start the device's
+ * next pass, otherwise offers it again later. */
 static void on_piece(engine *e, uint32_t d, int64_t now)
 {
     lhi_event again = {.rank = (uint64_t)RETRY << 32, .payload = d};
@@ -407,8 +410,9 @@ static void start_all(engine *e)
         try_start(e, d);
 }
 
-/* Fails with LH_EDEADLOCK: a pass waits for an operation that a later pass on
- * its own device launches. */
+/* Fails with LH_EDEADLOCK: the pass with launch index `point` on device d waits
+ * for an operation that only a later pass of the device launches. `here`: the
+ * pass's text for the message. */
 static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
                                     const char *here, lh_error *err)
 {
@@ -471,8 +475,8 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
                     d, here, other, there);
 }
 
-/* Processes all events in the simulation in time order. Fails with LH_EDEADLOCK
- * if passes remain. */
+/* Processes all events of the simulation in time order. Fails with LH_EDEADLOCK
+ * if passes remain that cannot start. */
 static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
@@ -541,9 +545,10 @@ static lh_status allocate(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Determines which activations on device d are moved to host memory, and each
- * pass's copy time; both depend only on the device's order. `rests`: scratch, a
- * flag per chunk and microbatch. */
+/* Determines which activations on device d are moved to host memory, namely
+ * those of an F that exceeds the device's own limit, and each pass's copy time.
+ * Both depend only on the device's order. `rests`: scratch, a flag per chunk
+ * and microbatch. */
 static void compute_device_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;
@@ -570,8 +575,8 @@ static void compute_device_copies(engine *e, uint32_t d, bool *rests)
     }
 }
 
-/* Computes each pass's copy time to and from host memory, if the pipeline has
- * host memory. */
+/* Computes each pass's time for copies to and from host memory, if the pipeline
+ * has host memory for activations. */
 static lh_status compute_copies(engine *e, lh_error *err)
 {
     const lh_timeline *t = e->t;
@@ -618,8 +623,8 @@ static lh_status make_engine(engine *e, lh_error *err)
     return compute_copies(e, err);
 }
 
-/* Sets the kind, D or B, for each message's producer and consumer from the
- * orders. */
+/* Sets the producing and the consuming pass of every message to the passes in
+ * the orders, which decide between D and B. */
 static void name_message_ends(engine *e)
 {
     lh_timeline *t = e->t;

@@ -38,8 +38,9 @@ struct lhi_jitter_sampler {
     sampled_pipeline x;
 };
 
-/* Returns a random source for sample number `sample` and object `number` of
- * kind `kind` (link, device), independent of all other sources. */
+/* Returns a random source for sample number `sample` and link or device number
+ * `number`; `kind` separates the purposes. It is independent of all other
+ * sources of the same seed. */
 static lhi_random get_random_source(const lh_jitter *j, uint32_t sample,
                                     uint32_t kind, uint32_t number)
 {
@@ -73,8 +74,8 @@ static int64_t scale_ns(int64_t ns, double factor)
     return product < (double)most_ns ? llround(product) : most_ns;
 }
 
-/* Sets the factors of device d's data-parallel communication to those of the
- * links that it shares with messages: of the slowest one. */
+/* Sets the jitter factors of device d's data-parallel communication to the
+ * largest factors of the links that it shares with messages. */
 static void use_shared_factors(sampled_pipeline *x, uint32_t d)
 {
     const lh_pipeline *p = x->from;
@@ -87,7 +88,7 @@ static void use_shared_factors(sampled_pipeline *x, uint32_t d)
 }
 
 /* Draws the delay factors of all links, devices and data-parallel links for
- * one sample. */
+ * sample number `sample`. */
 static void draw_factors(sampled_pipeline *x, uint32_t sample)
 {
     const lh_jitter *j = x->jitter;
@@ -114,8 +115,8 @@ static void draw_factors(sampled_pipeline *x, uint32_t sample)
     }
 }
 
-/* Scales a route's latency and transfer time by its link's factors of this
- * sample. */
+/* Scales a route's latency and transfer time by the factors that this sample
+ * drew for its link. */
 static void vary_route(const sampled_pipeline *x, const lhi_route *from,
                        lhi_route *to)
 {
@@ -126,7 +127,8 @@ static void vary_route(const sampled_pipeline *x, const lhi_route *from,
     to->transfer_ns = scale_ns(from->transfer_ns, x->transfer[from->resource]);
 }
 
-/* Applies the sample's factors to the times in the pipeline copy. */
+/* Multiplies the times in the sampler's copy of the pipeline by the factors of
+ * the current sample. */
 static void apply_factors(sampled_pipeline *x)
 {
     const lh_pipeline *p = x->from;

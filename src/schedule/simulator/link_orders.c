@@ -12,8 +12,8 @@ typedef struct order_reader {
     bool *listed;          /* by input: read in a link's order */
 } order_reader;
 
-/* Returns the number of the message that `pass` sends over `resource`, or
- * LHI_NO_INPUT. */
+/* Returns the number of the message that `pass` sends over link resource
+ * `resource`; LHI_NO_INPUT: it sends none there. */
 static uint64_t find_message(const lh_pipeline *p, const lh_pass *pass,
                              uint32_t resource)
 {
@@ -35,8 +35,9 @@ static bool runs_named_kind(const order_reader *reader, const lh_pass *pass,
     return pass->kind == LH_F || reader->joint[out] == (pass->kind == LH_B);
 }
 
-/* Reads one explicit link order and checks that it has every message on the
- * link once. */
+/* Reads one explicit link order (the order of messages on a link) into the
+ * departures of its resource. Fails unless it has every message on the link
+ * exactly once. */
 static lh_status read_link_order(order_reader *reader,
                                  const lh_link_order *order, lh_error *err)
 {

@@ -40,9 +40,10 @@ static inline uint64_t lhi_get_output(const lh_pipeline *p, const lh_pass *pass,
                : p->n_chunks * n + i - n;
 }
 
-/* Reads and checks all link orders of a schedule into `links`, which has one
- * zeroed entry per resource. Allocates the orders in `mem`. Fails with
- * LH_EINFEASIBLE unless each order has every message on its link once. */
+/* Reads all explicit link orders (orders of messages on a link) of a schedule
+ * into `links`, which has one zeroed entry per link resource. Allocates the
+ * orders in `mem`. LH_EINFEASIBLE: an order lacks or repeats a message of its
+ * link. */
 lh_status lhi_link_orders_read(const lh_pipeline *pipeline,
                                const lh_schedule *schedule, lhi_arena *mem,
                                lhi_departures *links, lh_error *err);

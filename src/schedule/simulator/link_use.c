@@ -22,8 +22,8 @@ static int compare_arrivals(const void *a, const void *b)
     return x->change - y->change; /* departures first: no queue at an instant */
 }
 
-/* Adds the transfers of data-parallel pieces to the busy times of the links
- * that they share. */
+/* Adds the transfer times of data-parallel pieces (slices of collectives) to
+ * the busy times of the links that they share with messages. */
 static void add_pieces(const lh_pipeline *p, const lh_timeline *t,
                        lh_link_use *links)
 {
@@ -78,7 +78,8 @@ lh_status lhi_analysis_compute_link_use(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Counts the forwards before a device's first other pass. */
+/* Counts the forwards at the beginning of a device's order, before its first
+ * other pass. */
 static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
 {
     uint32_t n = 0;

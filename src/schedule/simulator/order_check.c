@@ -5,8 +5,9 @@
 
 #include <inttypes.h>
 
-/* Checks that the pass belongs to the device, is new and follows its
- * prerequisites. Returns NULL if so, otherwise an error text. */
+/* Checks that a pass is on its device, is not in `seen` yet and follows its
+ * prerequisites, and adds it to `seen`. Returns NULL if so, otherwise an error
+ * text. */
 static const char *check_pass(const lh_pipeline *p, uint32_t device,
                               const lh_pass *pass, lhi_observed_passes *seen)
 {
@@ -88,7 +89,8 @@ static const char *check_slice(const lh_pipeline *p, const lh_pass *pass,
     return NULL;
 }
 
-/* Fails with the first pass of the pipeline that the schedule lacks. */
+/* Fails with LH_EINFEASIBLE: the message names the first pass of the pipeline
+ * that the schedule lacks. */
 static lh_status report_missing(const lh_pipeline *p,
                                 const lhi_observed_passes *seen, lh_error *err)
 {
@@ -127,7 +129,8 @@ static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
                     cell, text, wrong);
 }
 
-/* Prefixes the error with the schedule's name. */
+/* Prefixes the error message with the schedule's file name, if it has one, and
+ * returns `status`. */
 static lh_status wrap_with_name(const lh_schedule *schedule, lh_status status,
                                 lh_error *err)
 {

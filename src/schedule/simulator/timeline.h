@@ -84,9 +84,9 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                                   lhi_arena *scratch, int64_t *tolerances,
                                   lh_error *err);
 
-/* Computes messages, busy time (also with data-parallel pieces) and queue
- * length of every link. *out: one entry per link resource of the timeline,
- * allocated in `mem`. */
+/* Computes messages, busy time (also with data-parallel pieces, slices of
+ * collectives) and queue length of every link. *out: one entry per link
+ * resource of the timeline, allocated in `mem`. */
 lh_status lhi_analysis_compute_link_use(const lh_pipeline *pipeline,
                                         const lh_timeline *timeline,
                                         lhi_arena *mem, lhi_arena *scratch,

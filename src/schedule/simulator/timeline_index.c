@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills in f->awaited: for each pass, the collective that arrives last among
- * those it waits for, from the data-parallel operations. */
+/* Fills in f->awaited: for each pass, the data-parallel collective that arrives
+ * last among those it waits for; LH_NONE: none. */
 static lh_status find_awaited(lhi_timeline_index *f, lhi_arena *mem,
                               lh_error *err)
 {
@@ -31,8 +31,9 @@ static lh_status find_awaited(lhi_timeline_index *f, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Stores, for each collective, the previous one on its device's link;
- * collectives on one device occupy the link in array order. */
+/* Fills in f->before_on_dp (the previous collective on each device's
+ * data-parallel link, in array order), f->gathers (each chunk's all-gather) and
+ * f->awaited. */
 static lh_status find_collectives(lhi_timeline_index *f, lhi_arena *mem,
                                   lh_error *err)
 {
@@ -56,8 +57,8 @@ static lh_status find_collectives(lhi_timeline_index *f, lhi_arena *mem,
     return find_awaited(f, mem, err);
 }
 
-/* Fills in f->copied (last offload copy that each pass waits for) and
- * f->before_on_copy (previous copy on the stream). */
+/* Fills in f->copied (the last offload copy that each pass waits for) and
+ * f->before_on_copy (the previous copy on the same device's copy stream). */
 static lh_status find_copies(lhi_timeline_index *f, lhi_arena *mem,
                              lh_error *err)
 {
@@ -87,7 +88,8 @@ typedef struct link_use {
     uint32_t resource, index; /* index: as in before_on_link */
 } link_use;
 
-/* Compares uses by link, then by time, for qsort(). */
+/* Compares uses of links (transfers of messages or collectives) by link, then
+ * by time, for qsort(). */
 static int compare_uses(const void *a, const void *b)
 {
     const link_use *x = a, *y = b;
@@ -100,15 +102,16 @@ static int compare_uses(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Returns the end of the transfer of the message or piece `index`. */
+/* Returns the end in ns of the transfer with number `index`, which counts all
+ * messages, then all pieces (slices of collectives). */
 static int64_t get_sent_ns(const lh_timeline *t, uint32_t index)
 {
     return index < t->n_messages ? t->messages[index].sent_ns
                                  : t->pieces[index - t->n_messages].sent_ns;
 }
 
-/* Returns the maximum number of uses of links: every message has at most one,
- * every piece one of each link that it occupies. */
+/* Returns the maximum number of link uses: every message has at most one, every
+ * piece (slice of a collective) one for each link that it occupies. */
 static size_t count_uses(const lhi_timeline_index *f)
 {
     const lh_timeline *t = f->t;
@@ -120,7 +123,8 @@ static size_t count_uses(const lhi_timeline_index *f)
     return n;
 }
 
-/* Lists all messages and pieces on links in uses[]; returns their number. */
+/* Lists all transfers of messages and pieces (slices of collectives) on links
+ * in uses[]; returns their number. */
 static size_t list_uses(const lhi_timeline_index *f, link_use *uses)
 {
     const lh_timeline *t = f->t;
@@ -140,8 +144,9 @@ static size_t list_uses(const lhi_timeline_index *f, link_use *uses)
     return n;
 }
 
-/* Fills in before_on_link for a timeline with pieces, and the pieces of every
- * collective. */
+/* Fills in f->before_on_link, the previous transfer on the same link, and the
+ * pieces of every collective, for a timeline with pieces (slices of collectives
+ * on shared links). */
 static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
                              lh_error *err)
 {
@@ -173,7 +178,8 @@ static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Fills in before_on_link for a timeline without pieces. */
+/* Fills in f->before_on_link, the previous message on the same link, for a
+ * timeline without collectives on shared links. */
 static lh_status find_messages(lhi_timeline_index *f, lhi_arena *mem,
                                lh_error *err)
 {

@@ -60,7 +60,8 @@ static inline uint32_t lhi_timeline_find_run(const lhi_timeline_index *f,
                 : f->backward_run)[lhi_timeline_get_pass_index(f, pass)];
 }
 
-/* Builds all indices of f->t in `mem`; f->p and f->t must be set. */
+/* Builds all indices of timeline f->t in `mem`, which find the predecessors of
+ * passes and transfers; f->p and f->t must be set. */
 lh_status lhi_timeline_index_build(lhi_timeline_index *f, lhi_arena *mem,
                                    lh_error *err);
 

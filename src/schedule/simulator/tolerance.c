@@ -34,8 +34,9 @@ typedef struct search {
 /* Makespan that stands for a deadlock. */
 #define DEADLOCK_NS (INT64_MAX / 8)
 
-/* Returns the makespan with `extra` ns added to the latency of the boundary
- * under test in both directions; DEADLOCK_NS if the schedule deadlocks. */
+/* Returns the makespan in ns with `extra` ns added to the latency of the
+ * boundary under test in both directions; DEADLOCK_NS if the schedule
+ * deadlocks. */
 static int64_t simulate(search *s, int64_t extra)
 {
     lh_error why;
@@ -53,9 +54,9 @@ static int64_t simulate(search *s, int64_t extra)
     return ns;
 }
 
-/* Returns the makespan increase from one more ns of delay beyond `extra`, minus
- * the 2 ns that are tolerated. *ns: the makespan with `extra`. DEADLOCK_NS:
- * deadlock. */
+/* Returns the makespan increase in ns from one more ns of delay beyond `extra`,
+ * minus the 2 ns that are tolerated. *ns: the makespan with `extra`.
+ * DEADLOCK_NS: the schedule deadlocks. */
 static int64_t compute_slope(search *s, int64_t extra, int64_t *ns)
 {
     *ns = simulate(s, extra);
@@ -75,7 +76,7 @@ static int64_t intersect(int64_t low, double low_at, double low_slope,
 }
 
 /* Returns the largest delay in ns at one boundary whose last ns costs at most 2
- * ns of makespan. `least`: no delay is tolerated; LH_NO_LIMIT: any is. */
+ * ns of makespan; `least` if no delay is tolerated, LH_NO_LIMIT if any is. */
 static int64_t find_extra(search *s, int64_t least)
 {
     int64_t low = least, high, low_ns, high_ns;
@@ -150,7 +151,8 @@ static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
     return lhi_pipeline_rebuild(p, &desc, out, err);
 }
 
-/* Copies `options` with arrays that have an entry for each link of `linked`. */
+/* Copies `options`, and extends its array `delegated` to the links of `linked`;
+ * added links are not delegated. */
 static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
                                 const lh_sim_options *options, lhi_arena *mem,
                                 lh_sim_options *out, lh_error *err)
@@ -193,8 +195,8 @@ static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
     return s.status;
 }
 
-/* Checks whether the simulations of a search take no longer than one or two
- * tenths of a second. */
+/* Checks whether the simulations of a tolerance search stay within the work
+ * limit, which corresponds to one or two tenths of a second. */
 static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
                      const lh_sim_options *options)
 {
