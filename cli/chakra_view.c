@@ -44,8 +44,8 @@ static void release(traces *t)
     free(t->files);
 }
 
-/* Reads the next rank's execution trace file, at `path`, and appends it to
- * `t`. */
+/* Reads one execution trace file, at `path`, and appends it to `t` as the next
+ * rank's trace. */
 static lh_status read_rank(cli *c, const char *path, traces *t)
 {
     if (t->n == t->most) {

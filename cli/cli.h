@@ -174,9 +174,10 @@ const char *cli_find_similar_word(const char *typed, const char *const *words);
 
 /* Maximum number of words in cli_find_similar_words(). */
 enum { CLI_MOST_SIMILAR = 4 };
-/* Finds the words of the NULL-terminated `words` that `typed` is most similar
- * to, the most similar first, into the NULL-terminated `out`. Up to a colon,
- * words are compared only if `typed` has one. */
+/* Finds up to CLI_MOST_SIMILAR of the NULL-terminated `words` by edit distance
+ * from `typed`, the most similar first, into the NULL-terminated `out`. Words
+ * that are not similar are left out. A word's part before a colon counts only
+ * if `typed` has a colon. */
 void cli_find_similar_words(const char *typed, const char *const *words,
                             const char *out[CLI_MOST_SIMILAR + 1]);
 
@@ -270,7 +271,7 @@ size_t cli_columns(const char *text);
 void cli_put_chart(cli *c, const char *text);
 /* Prints file contents verbatim, for programs. */
 void cli_put_raw(cli *c, const char *text, size_t len);
-/* Prints a text allocated by the library, and frees it. */
+/* Prints a text that the library allocated, verbatim, and frees it. */
 void cli_put_owned_text(cli *c, char *text, size_t len);
 
 /* Prints one JSON object; takes the reference. NULL means out of memory. */
@@ -295,10 +296,10 @@ typedef enum cli_interrupt {
     CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third one ends
                           * the program */
 } cli_interrupt;
-/* Starts to count interrupts (Ctrl-C and others). `how`: the caller polls for
- * one, or for two; the next one ends the program. SIGTERMs and SIGHUPs within
- * 0.2 s after the previous signal count once: a job manager and its launcher
- * may both send one. */
+/* Starts to count interrupts (Ctrl-C, SIGTERM, SIGHUP) instead of ending the
+ * program. `how`: the caller polls for one or for two; the next one ends the
+ * program. SIGTERMs and SIGHUPs within 0.2 s after the previous signal count
+ * once. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
 /* Returns the interrupt count so far. */
 uint32_t cli_interrupts(void);

@@ -46,8 +46,9 @@ static bool find_part(const char *list, uint32_t i, char part[64])
     return true;
 }
 
-/* Copies site i's part of an option's list, which has one part for all sites
- * or one per site, into `part`. */
+/* Copies site i's part of the comma-separated value `list` into `part`. A value
+ * with one part applies to all sites; any count but 1 and `sites` is a usage
+ * error. */
 static lh_status get_site_part(cli *c, uint32_t sites, const char *option,
                                const char *list, uint32_t i, char part[64])
 {
@@ -63,9 +64,9 @@ static lh_status get_site_part(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-/* Reads site i's number (1 to MOST) from `list`, the value of an option, which
- * has one part for all `sites` sites or one per site. NULL: *out is unchanged.
- */
+/* Reads site i's number (1 to MOST) into *out from `list`, the value of
+ * --`option`: one number for all `sites` sites, or one per site. `list` NULL
+ * (option not given): *out is unchanged. */
 static lh_status read_site_count(cli *c, uint32_t sites, const char *option,
                                  const char *list, uint32_t i, uint32_t *out)
 {
@@ -81,13 +82,15 @@ static lh_status read_site_count(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-/* Checks whether --sites has cloud regions. */
+/* Checks whether the value of --sites lists names of cloud regions rather than
+ * a number. */
 static bool has_regions(const cli_cluster_options *m)
 {
     return strchr(m->sites, ':') || *m->sites < '0' || *m->sites > '9';
 }
 
-/* Counts the sites: the number, or the regions. 0: invalid number. */
+/* Counts the sites that --sites defines: its number, or its number of regions.
+ * 0: not a number from 1 to LH_MAX_DATACENTERS. */
 static uint32_t count_sites(const cli_cluster_options *m)
 {
     uint64_t n = 1;
@@ -116,7 +119,8 @@ lh_status cli_check_links(cli *c, const cli_cluster_options *m)
                                                    : "link-gbps");
 }
 
-/* Rejects an unknown region, with the most similar ones. */
+/* Fails with a usage error: --sites has the unknown region `name`; the error
+ * lists the most similar region names. */
 static lh_status reject_region(cli *c, const char *name)
 {
     const char *names[CLI_MOST_SIMILAR + 1];

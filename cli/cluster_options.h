@@ -76,9 +76,9 @@ typedef struct cli_cluster_options {
         .help = "Overwrite an existing FILE of -o."                            \
     }
 
-/* Fails with a usage error unless `is_known`: `name` is not a preset in
- * `names`. The message has the most similar one. `option`: the option that gave
- * it. */
+/* Fails with a usage error unless `is_known`. The error states that option
+ * --`option` has the unknown value `name`, and lists the NULL-terminated preset
+ * names `names`, with the most similar one first. */
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
 /* Fails with a usage error if an option for the links between sites is given
@@ -90,8 +90,9 @@ lh_status cli_build_cluster(cli *c, const cli_cluster_options *machines,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out);
 
-/* Returns the folder of the job file to write, in which config.json is
- * searched. */
+/* Returns the folder of the -o file, in `folder` (`room` bytes) or static
+ * storage; "." without a folder in its path. Relative paths to model files
+ * refer to it. */
 const char *cli_output_folder(const cli *c, char *folder, size_t room);
 /* Fails if the -o file exists and --force (`force`) is not given. */
 lh_status cli_check_not_existing(cli *c, bool force);

@@ -262,8 +262,9 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 /* More passes make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
-/* Adds the timeline of contender `i` to the report if it is the first or
- * *passes, the number of passes so far, is at most MOST_PASSES_SHOWN. */
+/* Simulates contender `i` (a pipeline with a method) and adds its timeline to
+ * the report if it is the first one or the sum of passes so far is at most
+ * MOST_PASSES_SHOWN. *passes: that sum, increased here. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {

@@ -192,8 +192,8 @@ static void print_slow(cli *c, const lh_diagnosis *d)
         cli_wrap(c, "slow", "%s", nothing_slow);
 }
 
-/* Returns the index of the largest of n values, except the n_shown indices
- * listed in `shown`. */
+/* Returns the index of the largest positive value among n `values`, without the
+ * n_shown indices in `shown`; LH_NONE: there is none. */
 static uint32_t find_next_largest(const double *values, uint32_t n,
                                   const uint32_t *shown, uint32_t n_shown)
 {
@@ -208,8 +208,8 @@ static uint32_t find_next_largest(const double *values, uint32_t n,
     return best;
 }
 
-/* Prints `label` and the largest of the n slowdowns in `values`, each with its
- * name from the callback name(of, i). */
+/* Prints `label` and the largest of the n slowdowns in `values`. The callback
+ * name(of, i) returns the display name of index i. */
 static void print_worst(cli *c, const char *label, const double *values,
                         uint32_t n, const char *(*name)(const void *, uint32_t),
                         const void *of)
@@ -252,8 +252,9 @@ static const char *get_operation_name(const void *of, uint32_t i)
     return lh_operation_name((lh_operation)i);
 }
 
-/* Prints the worst stages, replicas and operations, then the shares of the
- * slowest workers and of the last stage. */
+/* Prints the largest slowdowns caused by a single stage, replica or operation,
+ * then the shares of lost time that the slowest workers and the last stage
+ * cause. */
 static void print_parts(cli *c, const lh_diagnosis *d)
 {
     numbering stages = {NULL, ""}, replicas = {d->replicas, ""};

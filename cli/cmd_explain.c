@@ -49,16 +49,17 @@ static const cli_example examples[] = {
      "Show the queue of each message when messages are sent from host memory."},
 };
 
-/* Returns the data-parallel operation that an instruction of the rank executes;
- * NULL: none that a pass launches. */
+/* Returns the data-parallel operation (all-gather or reduce-scatter bucket)
+ * that an instruction executes; NULL: the instruction has no operation number.
+ * */
 static const lh_dp_op *find_operation(const cli_view *v,
                                       const lh_instruction *in)
 {
     return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
 }
 
-/* Returns the name of an instruction's collective: gathers belong to F,
- * scatters to backward passes. */
+/* Returns the name of the data-parallel collective that an instruction runs:
+ * "all-gather" for forward passes, "reduce-scatter" for backward passes. */
 static const char *get_collective_name(const lh_instruction *in)
 {
     return in->pass.kind == LH_F ? "all-gather" : "reduce-scatter";
@@ -103,8 +104,8 @@ static const lh_pass *get_pass(const lh_exec *exec, uint32_t rank, uint32_t at)
     return NULL;
 }
 
-/* Returns the link that a data-parallel communication crosses; NULL: no
- * communication, or unknown. */
+/* Returns the link that an instruction's data-parallel collective crosses;
+ * NULL: the instruction is no such collective, or its link is unknown. */
 static const char *find_data_link(const cli_view *v, const lh_instruction *in)
 {
     if (in->stream != LH_STREAM_DATA)
@@ -142,7 +143,8 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     cli_print(c, "\n");
 }
 
-/* Checks whether a replica group runs a stage in a datacenter. */
+/* Checks whether the replicas in `group` run pipeline stage `stage` in the
+ * datacenter with this index. */
 static bool is_stage_at(const lh_site_group *group, uint32_t stage,
                         uint32_t datacenter)
 {
@@ -226,7 +228,8 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
-/* Adds a pipeline operation's JSON fields beyond its chunk. */
+/* Adds a data-parallel operation's kind, share of the data, and bucket number,
+ * if it has them, to the JSON object `j`. */
 static void set_operation(json_t *j, const lh_dp_op *op)
 {
     if (op->kind != LH_DP_ANY) {
@@ -286,8 +289,8 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
-/* Returns the collectives that run within a stage's passes, by its ZeRO level,
- * as a list. */
+/* Returns a JSON list of the collectives that a stage's passes run layer by
+ * layer under ZeRO 2 or 3; empty for other ZeRO levels. */
 static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
 {
     uint32_t level = get_zero_level(plan, stage);
@@ -326,8 +329,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      "instructions", list));
 }
 
-/* Builds the execution plan with the chosen data path and prints one rank's
- * part. */
+/* Builds the execution plan (instructions of all ranks) for the direct or
+ * delegated data path that --path chose, and prints one rank's instructions. */
 static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
                               const cli_model *model, const cli_paths *paths)
 {

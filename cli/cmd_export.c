@@ -118,15 +118,16 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
     return LH_OK;
 }
 
-/* Checks whether export target `to` requires a plan: it has its own schedule,
- * and settings that a pipeline lacks. */
+/* Checks whether export target `to` requires a plan rather than a pipeline,
+ * because the target needs the model and layout. */
 static bool requires_plan(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
            to == LH_EXPORT_TORCHTITAN || to == LH_EXPORT_TORCHTITAN_MODEL;
 }
 
-/* Rejects a pipeline where the export needs a plan's model and layout. */
+/* Fails unless the operand is a plan: a pipeline lacks the layers and the
+ * layout that the export needs. */
 static lh_status check_plan(cli *c, const cli_problem *problem)
 {
     if (problem->plan)
@@ -251,7 +252,8 @@ static json_t *add_inexact(cli *c, const lh_plan *plan, json_t *json)
     return json;
 }
 
-/* Writes the --stages file, which assigns layers to stages, to `path`. */
+/* Writes the --stages file, which lists the model modules of each pipeline
+ * stage as JSON, to `path`. */
 static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
 {
     char *text = NULL;

@@ -165,7 +165,8 @@ static lh_status write_files(cli *c, const lh_scenario *s, const lh_optical *o)
     return cli_write_text(c, set->html, text, len);
 }
 
-/* Returns the options of a run: all seeds of the scenario, or --seed alone. */
+/* Returns the simulation options from the command line: threads and progress,
+ * and all seeds of the scenario or --seed alone. */
 static lh_optical_options get_options(cli *c)
 {
     const settings *set = c->settings;
@@ -180,7 +181,8 @@ static lh_optical_options get_options(cli *c)
     return run;
 }
 
-/* Prints the values of a combination, its iteration and its lower bound. */
+/* Prints one combination of the sweep's axis values (`cell`) with the policy of
+ * index `policy`, its mean iteration time and its lower bound. */
 static void print_choice(cli *c, const lh_optical_sweep *s, uint32_t cell,
                          uint32_t policy)
 {
@@ -192,8 +194,9 @@ static void print_choice(cli *c, const lh_optical_sweep *s, uint32_t cell,
               p->bound_s);
 }
 
-/* Prints the means of a sweep, with half the widths of their confidence
- * intervals. */
+/* Prints a table of the sweep: for each combination of axis values and each
+ * policy, the means with half the width of their 95 % confidence intervals;
+ * then the combination with the shortest iteration. */
 static void print_sweep(cli *c, const lh_optical_sweep *s)
 {
     for (uint32_t a = 0; a < s->n_axes; a++)
@@ -255,7 +258,8 @@ static lh_status show_sweep(cli *c, const lh_optical_sweep *s)
     return LH_OK;
 }
 
-/* Simulates every combination of values. */
+/* Simulates the optical network for every combination of the values in `axes`,
+ * the --sweep text, and prints the results. */
 static lh_status sweep(cli *c, const char *axes)
 {
     const lh_optical_options run = get_options(c);

@@ -156,7 +156,8 @@ static const cli_example examples[] = {
 
 /* --- values --- */
 
-/* Returns option names of the axes. */
+/* Returns the name of the command-line option, without dashes, that sets the
+ * axis (varied link setting) `a`. */
 static const char *get_option_name(axis a)
 {
     static const char *const names[N_AXES] = {
@@ -198,7 +199,8 @@ static bool parse_share(const char *text, double *out)
     return *out <= 0.5;
 }
 
-/* Parses a word of the list; *out: its index. */
+/* Finds `text` in the NULL-terminated list `words`; *out is its index. Returns
+ * false if it is not in the list. */
 static bool parse_word(const char *text, const char *const *words, double *out)
 {
     for (uint32_t i = 0; words[i]; i++)
@@ -209,7 +211,9 @@ static bool parse_word(const char *text, const char *const *words, double *out)
     return false;
 }
 
-/* Parses a redundancy code into data * 256 + parity; none: 0. */
+/* Parses a forward error correction code, "DATA+PARITY" in packets, into *out
+ * as DATA * 256 + PARITY; "none" into 0. Returns false if the text is invalid.
+ * */
 static bool parse_fec(const char *text, double *out)
 {
     char *plus;
@@ -230,7 +234,8 @@ static const char *const balancings[] = {"ecmp", "spray", NULL};
 static const char *const recoveries[] = {"selective-repeat", "go-back-n", NULL};
 static const char *const controls[] = {"none", "dcqcn", "delay", NULL};
 
-/* Parses one value of an axis. */
+/* Parses one value of axis `a` (a link setting of the packet simulation) into
+ * *out, in the setting's unit. Returns false if the text is invalid. */
 static bool parse_value(axis a, const char *text, double *out)
 {
     uint64_t count;
@@ -273,7 +278,8 @@ typedef struct grid {
     uint32_t n[N_AXES], n_rows;
 } grid;
 
-/* Returns the default of an axis; NULL: it is required. */
+/* Returns the default text for axis `a` (a link setting); NULL: the option is
+ * required. */
 static const char *get_default(axis a)
 {
     static const char *const defaults[N_AXES] = {
@@ -282,7 +288,8 @@ static const char *get_default(axis a)
     return defaults[a];
 }
 
-/* Parses the values of one axis. */
+/* Parses the comma-separated values of axis `a` (a link setting) into `g`; uses
+ * the default if the option is not given. */
 static lh_status parse_axis(cli *c, axis a, grid *g)
 {
     const settings *set = c->settings;
@@ -311,7 +318,8 @@ static lh_status parse_axis(cli *c, axis a, grid *g)
     }
 }
 
-/* Parses all axes and counts the rows. */
+/* Parses the values of all axes (link settings) into `g`, and counts its rows:
+ * one for each combination of values. */
 static lh_status parse_grid(cli *c, grid *g)
 {
     uint64_t n = 1;
@@ -326,8 +334,8 @@ static lh_status parse_grid(cli *c, grid *g)
     return LH_OK;
 }
 
-/* Returns the index of row `row`'s value on an axis; the last axis varies
- * fastest. */
+/* Returns the index among axis `a`'s values of the one in table row `row` (a
+ * combination of values); the last axis varies fastest. */
 static uint32_t get_index(const grid *g, uint32_t row, axis a)
 {
     for (uint32_t k = N_AXES - 1; k > a; k--)
@@ -335,13 +343,14 @@ static uint32_t get_index(const grid *g, uint32_t row, axis a)
     return row % g->n[a];
 }
 
-/* Returns row `row`'s value on an axis. */
+/* Returns the value of axis `a` (a link setting) in table row `row`. */
 static double get_value(const grid *g, uint32_t row, axis a)
 {
     return g->values[a][get_index(g, row, a)];
 }
 
-/* Builds the link of a row. */
+/* Builds the simulated link for table row `row`: the row's settings, and the
+ * options that all rows share. */
 static lh_packet_link build_link(const cli *c, const grid *g, uint32_t row)
 {
     const settings *set = c->settings;
@@ -384,7 +393,8 @@ static lh_packet_link build_link(const cli *c, const grid *g, uint32_t row)
 
 /* --- output --- */
 
-/* Formats row `row`'s value on an axis as it was typed. */
+/* Formats the value of axis `a` in table row `row` into `buffer`, or returns it
+ * in static storage, in the form in which it was typed. */
 static const char *get_text(const cli *c, const grid *g, uint32_t row, axis a,
                             char *buffer, size_t size)
 {
@@ -400,7 +410,8 @@ static const char *get_text(const cli *c, const grid *g, uint32_t row, axis a,
     return buffer;
 }
 
-/* Prints the values that all rows share. */
+/* Prints the settings with a single value, which are equal in all rows, above
+ * the table. */
 static void print_common(cli *c, const grid *g)
 {
     char text[64];
@@ -414,7 +425,8 @@ static void print_common(cli *c, const grid *g)
     cli_print(c, "\n\n");
 }
 
-/* Prints the table: a column for each setting with several values. */
+/* Prints the results as a table, a row per combination of settings; only
+ * settings with several values have a column. */
 static void print_table(cli *c, const grid *g, const lh_packet_result *results)
 {
     char text[64];
@@ -442,8 +454,8 @@ static void print_table(cli *c, const grid *g, const lh_packet_result *results)
     }
 }
 
-/* Names the settings and effects in the rows that the closed form does not
- * model. */
+/* Prints which settings and effects in the results, such as dropped packets,
+ * are not modelled by the closed-form estimate beside them. */
 static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
                           const lh_packet_result *results)
 {
@@ -580,7 +592,8 @@ static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
 
 /* --- command --- */
 
-/* Shows progress; stops after an interrupt (callback). */
+/* Shows that `done` of `total` rows are simulated; returns true after an
+ * interrupt, to stop the simulation (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "packets: row %" PRIu32 " of %" PRIu32, done + 1,
@@ -588,7 +601,8 @@ static bool show_progress(void *context, uint32_t done, uint32_t total)
     return cli_interrupts() > 0;
 }
 
-/* Simulates all rows. */
+/* Simulates all rows of the grid: fills links[row] with its settings and
+ * results[row] with its result. */
 static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
                           lh_packet_result *results)
 {
@@ -613,7 +627,8 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
     return LH_OK;
 }
 
-/* Runs 'longhaul packets' and frees its results. */
+/* Runs 'longhaul packets', which simulates messages over a link packet by
+ * packet under all combinations of the given settings. */
 static lh_status run_packets(cli *c)
 {
     grid g = {.n_rows = 0};

@@ -292,8 +292,9 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Plans the job with its objective, what-if questions and curves; *plan is the
- * caller's. Error: --curves with one datacenter. */
+/* Plans the job with the --objective, the --what-if questions, and the --curves
+ * over link values, if given; *plan is the caller's. Fails for --curves with
+ * one datacenter. */
 static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
                              lh_plan **plan)
 {
@@ -326,8 +327,8 @@ typedef struct planning_result {
     lh_memory_needs needs; /* filled if nothing fits in memory */
 } planning_result;
 
-/* Imports another program's configuration (--from) as a job, and returns the
- * framework to plan for. */
+/* Imports the operand, a configuration of another training program (--from), as
+ * a job. *plan_for: the program for which the plan must be executable. */
 static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     const settings *s = c->settings;

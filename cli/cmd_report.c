@@ -77,8 +77,8 @@ static void source_fini(source *s)
     cli_problem_fini(&s->problem);
 }
 
-/* Returns the input's trace: the one read from the file, or the one simulated
- * for a plan. */
+/* Returns the input's trace: the one read from a trace file, or else the
+ * simulated one of a plan. The source keeps ownership. */
 static const lh_trace *get_trace(const source *s)
 {
     return s->trace ? s->trace : s->view.trace;
@@ -94,7 +94,8 @@ static lh_status read_trace(cli *c, const cli_input *input, lh_trace **out)
     return lh_trace_read(input->path, out, &c->err);
 }
 
-/* Simulates the plan's own schedule into the input's view. */
+/* Simulates the plan's own schedule, and stores schedule and timeline in the
+ * input's view. */
 static lh_status simulate_plan(cli *c, source *s)
 {
     const lh_plan *plan = s->problem.plan;
@@ -136,7 +137,8 @@ static lh_status add_source(cli *c, const source *s, const char *label,
                                &c->err);
 }
 
-/* Adds an input to the report, with its file name as a fact called `name`. */
+/* Adds an input's timeline to the report, and its file name as a fact (a
+ * labelled line) called `name`. */
 static lh_status add_named(cli *c, const source *s, const char *name,
                            lh_report *report)
 {
@@ -188,8 +190,8 @@ static lh_status add_two_files(cli *c, lh_report *report)
     return status;
 }
 
-/* Compares --predicted with --measured and adds both and the difference to the
- * report. */
+/* Compares the traces of --predicted and --measured, and adds both and their
+ * difference to the report. `x` keeps both, for the caller to free. */
 static lh_status add_pair(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;

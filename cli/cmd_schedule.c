@@ -158,7 +158,9 @@ static void free_work(work *w)
     free(w->dequeue);
 }
 
-/* Parses the --warmup value: "auto", "initial" or a number per device. */
+/* Parses the --warmup value into `o`: "auto", "initial" (warm-up without regard
+ * to link delays), or the number of forward passes before the first backward
+ * pass for each device, kept in `w`. */
 static lh_status read_warmup(cli *c, const char *text, work *w,
                              lh_method_options *o)
 {
@@ -197,8 +199,9 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     return LH_OK;
 }
 
-/* Parses a comma-separated list of group sizes of option `name`; sets nothing
- * if the option was not given. */
+/* Parses `text`, the comma-separated group sizes of option --`name`, into
+ * *groups (the caller frees it) and *n. NULL text (option not given): sets
+ * nothing. */
 static lh_status read_groups(cli *c, const char *name, const char *text,
                              uint32_t **groups, uint32_t *n)
 {
@@ -239,8 +242,8 @@ static lh_status compute_makespan(cli *c, const work *w,
     return LH_OK;
 }
 
-/* Merges split W passes into whole ones; stores the makespan before the
- * merge. */
+/* Merges split W passes (weight gradient) of the schedule into whole ones, and
+ * stores the makespan before the merge in w->parts_ns. */
 static lh_status merge_weight_passes(cli *c, work *w, lh_sim_options sim)
 {
     lh_schedule *whole = NULL;
@@ -251,7 +254,8 @@ static lh_status merge_weight_passes(cli *c, work *w, lh_sim_options sim)
     return LH_OK;
 }
 
-/* Drops the schedule's link orders unless they reduce the makespan. */
+/* Removes the schedule's message orders on links unless they shorten the
+ * makespan against first in, first out. */
 static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
@@ -264,7 +268,8 @@ static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
     return LH_OK;
 }
 
-/* Runs the exact solver and moves schedule, bound and statistics into `w`. */
+/* Runs the exact solver under the options `s`; moves its schedule, lower bound
+ * and statistics into `w`. */
 static lh_status solve(cli *c, work *w, const settings *s)
 {
     lh_solution found = {0};
@@ -291,8 +296,8 @@ static lh_status solve(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
-/* Finds the least memory limit for the requested makespan and moves its
- * schedule and bound into `w`. */
+/* Finds the least memory limit under which some schedule takes at most
+ * --makespan; moves that schedule and the bound on the limit into `w`. */
 static lh_status minimise_memory(cli *c, work *w, const settings *s)
 {
     CLI_TRY(cli_least_memory(c, &s->search, &s->model, s->sub_blocks,
@@ -452,8 +457,8 @@ static lh_status print_csv(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Returns the relative difference between objective and lower bound; 0 without
- * a bound. */
+/* Returns (objective - lower bound) / lower bound for the schedule; 0 without a
+ * bound. */
 static double compute_gap(const work *w)
 {
     int64_t ns = w->objective_ns;
@@ -548,8 +553,9 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "written       %s\n", c->common.output);
 }
 
-/* Prints notes: the cost of FIFO links, the host memory, and the cost or gain
- * of whole W passes. */
+/* Prints notes about the schedule: the time that first-in-first-out links would
+ * cost, the host memory in use, and the time that unsplit W passes cost or
+ * save. */
 static void print_costs(cli *c, const work *w)
 {
     const settings *s = c->settings;

@@ -139,8 +139,8 @@ typedef struct work {
 
 /* --- numbers ------------------------------------------------------------ */
 
-/* Returns the iteration time; for a plan it includes the steps after the
- * pipeline. */
+/* Returns the iteration time in ns: the makespan, and for a plan also the
+ * optimizer step and the fixed overhead after the pipeline. */
 static int64_t get_iteration_ns(const work *w)
 {
     if (!w->problem.plan)
@@ -158,8 +158,8 @@ static double compute_gap(const work *w)
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
 }
 
-/* Collects the simulation's results for the JSON writer; `w` keeps
- * ownership. */
+/* Collects pointers to the simulation's results for the JSON writer; `w` keeps
+ * ownership of them. */
 static lh_simulated make_simulated(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
@@ -198,7 +198,8 @@ static void print_omitted_rows(cli *c, uint32_t count)
                   count - MAX_ROWS);
 }
 
-/* Prints the idle time of all devices by cause, in percent of the makespan. */
+/* Prints the idle time of all devices by cause (warm-up, communication, memory
+ * and others), in percent of the makespan. */
 static void print_bubble(cli *c, const cli_view *v)
 {
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
@@ -245,8 +246,8 @@ static const char *format_tolerance(int64_t ns, char *buffer)
                                : cli_time_text(ns, buffer);
 }
 
-/* Prints slackness (difference in warm-up forwards) and delay tolerance
- * between neighbouring devices. */
+/* Prints, for each pair of neighbouring devices, the slackness (difference of
+ * their warm-up forward passes) and the message delay that it hides. */
 static void print_slack(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -479,7 +480,8 @@ static lh_status write_files(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Reads --jitter for a plan's devices. */
+/* Reads the --jitter settings into *out for the devices of a plan, whose GPU
+ * counts scale them. */
 static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
 {
     const settings *s = c->settings;

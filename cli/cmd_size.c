@@ -150,8 +150,8 @@ static const cli_example examples[] = {
 
 /* --- parsing ------------------------------------------------------------ */
 
-/* Parses a number with an optional suffix: K, M, B or G, T. Returns false if
- * the text is no such number above 0. */
+/* Parses a number above 0 with an optional suffix (K, M, B or G, T: powers of
+ * 1000) into *out. Returns false if the text is invalid. */
 static bool parse_amount(const char *text, double *out)
 {
     static const char suffixes[] = "KMBGT";
@@ -167,7 +167,8 @@ static bool parse_amount(const char *text, double *out)
     return !*rest && *out <= 1e18;
 }
 
-/* Parses the value of an option as an amount; *out is 0 if it is not given. */
+/* Parses `text`, the value of --`option`, as an amount above 0 into *out; 0 if
+ * `text` is NULL (not given). The error message shows `example`. */
 static lh_status read_amount(cli *c, const char *option, const char *text,
                              const char *example, double *out)
 {
@@ -178,7 +179,8 @@ static lh_status read_amount(cli *c, const char *option, const char *text,
                      option, text, example);
 }
 
-/* Parses "4:64" or "16" up to `len`; false: invalid. */
+/* Parses the first `len` characters, a node count range "4:64" or a single
+ * count "16", into *out; false: invalid. */
 static bool parse_range(const char *text, size_t len, lh_size_range *out)
 {
     char part[64];
@@ -198,7 +200,8 @@ static bool parse_range(const char *text, size_t len, lh_size_range *out)
     return true;
 }
 
-/* Reads the ranges of --nodes, one for all datacenters or one for each. */
+/* Reads the node count ranges from `text`, the --nodes value: one for all
+ * datacenters, or one for each, into ranges[datacenter]. */
 static lh_status read_ranges(cli *c, const lh_job *job, const char *text,
                              lh_size_range ranges[LH_MAX_DATACENTERS])
 {
@@ -234,7 +237,8 @@ static lh_status read_ranges(cli *c, const lh_job *job, const char *text,
     return LH_OK;
 }
 
-/* Parses --spot, "0.35,50h". */
+/* Parses the --spot value: "0.35,50h", price as a share of the list price and
+ * mean time between a node's preemptions, into `o`. */
 static lh_status read_spot(cli *c, const char *text, lh_size_options *o)
 {
     const char *rest;
@@ -254,7 +258,8 @@ static lh_status read_spot(cli *c, const char *text, lh_size_options *o)
         text);
 }
 
-/* Reads the options that do not depend on the job. */
+/* Reads the options that do not depend on the job into `o` and, for failures
+ * and checkpoints, `failures`. */
 static lh_status read_options(cli *c, lh_failures *failures, lh_size_options *o)
 {
     const settings *s = c->settings;
@@ -287,7 +292,8 @@ static lh_status read_options(cli *c, lh_failures *failures, lh_size_options *o)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Reports progress, and stops the search at an interrupt. */
+/* Shows that `planned` cluster sizes are planned; returns true after an
+ * interrupt, to stop the search (callback). */
 static bool show_progress(void *context, uint32_t planned, uint32_t effort)
 {
     cli_progress(context, "%" PRIu32 " sizes planned, about %" PRIu32, planned,
@@ -295,7 +301,8 @@ static bool show_progress(void *context, uint32_t planned, uint32_t effort)
     return cli_interrupts() > 0;
 }
 
-/* Writes the job with the nodes of the cheapest size. */
+/* Writes the job, with its node counts set to those of the cheapest cluster
+ * size found, to the -o file; nothing without -o or without a result. */
 static lh_status write_job(cli *c, const lh_job *job, const lh_size_result *r)
 {
     lh_job *sized = NULL;
@@ -310,7 +317,8 @@ static lh_status write_job(cli *c, const lh_job *job, const lh_size_result *r)
                            : status;
 }
 
-/* Searches the sizes of the job, and prints the result. */
+/* Searches the cluster sizes within --nodes that meet the options'
+ * requirements, and prints and writes the cheapest one. */
 static lh_status size_job(cli *c, const lh_job *job, lh_size_options *o)
 {
     const settings *s = c->settings;
@@ -337,7 +345,8 @@ static lh_status size_job(cli *c, const lh_job *job, lh_size_options *o)
     return status;
 }
 
-/* Runs 'longhaul size'. */
+/* Runs 'longhaul size', which finds the fewest and the cheapest nodes for a
+ * training run. */
 static lh_status run_size(cli *c)
 {
     lh_failures failures;

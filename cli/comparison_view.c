@@ -25,9 +25,9 @@ static int get_label_width(const cli_comparison *x)
     return width;
 }
 
-/* Prints contender i (pipeline and method) after a label of `width` columns:
- * time, ratio to best_ns, bubble and peak memory, or the reason why it has
- * none. */
+/* Prints one row: contender i (a pipeline with a method) as a label of `width`
+ * columns, its time, ratio to best_ns, bubble and peak memory, or the reason
+ * why it has none. */
 static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
                       int64_t best_ns)
 {
@@ -180,9 +180,9 @@ void cli_curves_fini(cli_curves *curves)
 
 enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Returns the width of the label column; `along`, with `room` bytes, receives
- * the axis label. Values without a time unit are multiples of the forward time,
- * as the label states. */
+/* Returns the width of the sheet's label column; `along` (`room` bytes)
+ * receives the x axis's label. It ends with "(forward times)" if the values are
+ * multiples of the forward time. */
 static int compute_sheet_width(const cli_comparison *x, char *along,
                                size_t room)
 {

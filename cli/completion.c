@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Writes a word list, separated by blanks. */
+/* Writes all words of a kind (methods, engines and others), separated by
+ * blanks. */
 static void put_words(FILE *out, cli_words words)
 {
     for (uint32_t i = 0; cli_word(words, i); i++)
@@ -98,8 +99,8 @@ static void put_bash(FILE *out)
           out);
 }
 
-/* Prints the help's first sentence without characters that are special within
- * the shells' quotes or brackets. */
+/* Prints the help text's first sentence, without the characters that shells
+ * treat as special within quotes or brackets. */
 static void put_short_help(FILE *out, const char *help)
 {
     for (const char *p = help; *p && !(p[0] == '.' && (!p[1] || p[1] == ' '));
@@ -144,7 +145,8 @@ static void put_zsh_option(FILE *out, const cli_option *o)
     fputc('\'', out);
 }
 
-/* Writes a zsh function that completes words of one kind, or files. */
+/* Writes a zsh function, with the description `what`, that completes words of
+ * one kind or, if the kind permits, file names. */
 static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
 {
     fprintf(out, "_longhaul_%ss_or_files()\n{\n    local -a words=(", what);

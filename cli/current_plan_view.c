@@ -43,8 +43,8 @@ static const char *const dimension_names[N_DIMENSIONS] = {
     "schedule", "recompute", "zero",        "sharding",
     "sites",    "layers"};
 
-/* Returns a layout's value for a numeric dimension, such as the tensor
- * degree. */
+/* Returns a choice's (evaluated layout's) value for a numeric search dimension,
+ * such as the tensor degree or the ZeRO stage. */
 static uint32_t get_dimension_value(dimension d, const lh_choice *x)
 {
     const lh_layout *l = &x->layout;
@@ -290,7 +290,8 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
     free(changes);
 }
 
-/* Returns the changed dimensions as a JSON list; NULL: out of memory. */
+/* Returns a JSON list of the search dimensions in which the current
+ * configuration `today` and the plan differ; NULL: out of memory. */
 static json_t *changes_json(const lh_plan *today, const lh_plan *plan)
 {
     change *changes = calloc(N_DIMENSIONS, sizeof *changes);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one entry LINK=delegated of the list of --path. Sets links[i] of the
- * matching links: a helper thread sends their messages through host memory, so
- * passes do not wait. */
+/* Parses one entry LINK=delegated of --path, `text` with `len` characters. Sets
+ * links[i] for the pipeline links that LINK matches: a helper thread sends
+ * their messages through host memory, so passes do not wait. */
 static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
                            size_t len, bool *links)
 {

@@ -35,9 +35,10 @@ typedef struct cli_paths {
  * and delegated sends (by a helper thread through host memory) are equivalent
  * as long as copies take no time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
-/* Reports a usage error if --path (`text`; NULL: not given), which selects
- * links with delegated sends, would not change the simulation of the pipeline.
- * staging_ns: time of a copy through host memory. */
+/* Fails with a usage error if --path (`text`; NULL: not given) would not change
+ * the simulation: no send blocks under `model`, and copies take no time
+ * (staging_ns, ns per copy through host memory, is 0). --path selects links
+ * with delegated sends (by a helper thread). */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
 /* Parses --path (`text`; NULL: not given), which selects the links whose sends

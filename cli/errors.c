@@ -45,8 +45,8 @@ static char convert_to_lower(char letter)
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
 }
 
-/* Checks whether the digits in `typed` occur in `word` in the same order: one
- * may be missing, but h200 is no misspelt h100. */
+/* Checks whether the digits in `typed` occur in `word` in the same order, with
+ * at most one of them missing: h200 is no misspelt h100. */
 static bool has_digits_of(const char *word, const char *typed)
 {
     static const char digits[] = "0123456789";
@@ -91,8 +91,8 @@ static size_t compute_edit_distance(const char *a, const char *b)
     return d[n][m];
 }
 
-/* Returns the edit distance of `typed` from a word, or from its part after a
- * colon if `typed` has none. */
+/* Returns the edit distance (typing errors) between `typed` and a word. If
+ * `typed` has no colon, only the word's part after a colon counts. */
 static size_t compare_word(const char *typed, const char *word)
 {
     const char *colon = strchr(typed, ':') ? NULL : strchr(word, ':');

@@ -26,8 +26,8 @@ char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
     return text;
 }
 
-/* Returns the end of the range of iterations, up to `end`, that have the same
- * slow links and devices as iteration `from`. */
+/* Returns the end (exclusive, at most `end`) of the iterations from `from` on
+ * that have the same slow links and devices as iteration `from`. */
 static uint64_t find_state_end(const lh_event_timeline *timeline, uint64_t from,
                                uint64_t end)
 {

@@ -72,8 +72,8 @@ typedef struct migration {
     const char *why;
 } migration;
 
-/* Returns the number of migrations of kind `what`: host exchanges, or layer
- * moves between chunks. 0 without an emulation. */
+/* Counts the migrations in an emulated run: exchanged hosts or moved layers,
+ * according to `what`; 0 for NULL. */
 static uint32_t count_moved(const lh_emulation *emulation,
                             cli_migration_kind what)
 {

@@ -69,8 +69,8 @@ typedef struct event_run {
     lh_emulation *emulation; /* NULL: the schedule is fixed */
 } event_run;
 
-/* Returns a schedule's display name: the library refers to the initial one by a
- * fixed name. */
+/* Returns a schedule's display name: the view's method for the fixed name that
+ * the library gives the initial schedule, otherwise `name`. */
 static const char *get_schedule_name(const event_run *p, const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
@@ -243,8 +243,8 @@ static lh_status write_log(cli *c, const event_run *p)
     return status;
 }
 
-/* Returns the end of the range of iterations that starts at `from` and has its
- * state of the event timeline (set of active events). */
+/* Returns the end (exclusive) of the iterations from `from` on that have the
+ * same event timeline state (set of active events). */
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
     uint32_t end = from, state = lh_event_timeline_state(p->timeline, from);
@@ -294,8 +294,8 @@ static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
                   n - MOST_ROWS);
 }
 
-/* Adds the switch decisions and their reasons to the table, at most `most`
- * rows; returns their number. */
+/* Adds the schedule switches with their reasons to the table, at most `most`
+ * rows; returns the number of all switches. */
 static uint32_t fill_switches(const event_run *p, uint32_t most, cli_table *t)
 {
     static const char *const head[] = {"from step", "schedule", "path",
@@ -405,8 +405,8 @@ static lh_status write_page(cli *c, const event_run *p,
     return status;
 }
 
-/* Draws all iterations; with --adapt beside those from the run with a fixed
- * schedule. */
+/* Draws the chart of all iteration times; with --adapt also those of the run
+ * with a fixed schedule. */
 static lh_status draw_steps(cli *c, const event_run *p)
 {
     const char *const names[] = {p->emulation ? "adapting" : p->view->method,
@@ -483,9 +483,9 @@ static lh_status simulate_state(cli *c, const event_run *p,
     return status;
 }
 
-/* Fills *d with the flags for the links with delegated sends (by a helper
- * thread through host memory). Links that events added are not delegated. The
- * caller frees *links. */
+/* Allocates *links, a flag per link that is true if its sends are delegated (by
+ * a helper thread through host memory), and sets *d to it. Links that events
+ * added are not delegated. The caller frees *links. */
 static lh_status set_delegated_links(cli *c, const event_run *p,
                                      lh_delegation *d, bool **links)
 {

@@ -94,8 +94,9 @@ typedef struct cli_event_simulation {
     const lh_jitter *jitter;   /* NULL: none */
 } cli_event_simulation;
 
-/* Simulates iterations 0 to steps - 1 in the view's schedule; prints text or
- * JSON. `after_ns` is added to each iteration after the pipeline. */
+/* Simulates iterations 0 to steps - 1 under the events, in the view's schedule,
+ * and prints text or JSON. after_ns, the time of the steps after the pipeline,
+ * is added to each iteration. */
 lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
                                    const cli_view *view, const cli_model *model,
                                    int64_t after_ns);
@@ -107,8 +108,8 @@ typedef enum cli_migration_kind {
     CLI_N_MIGRATION_KINDS
 } cli_migration_kind;
 
-/* Checks --replicas (0: not given); a plan (NULL: none) has its own replica
- * count. */
+/* Fails with a usage error if --replicas (`replicas`; 0: not given) is given
+ * with a plan, which has its own replica count. `plan` NULL: none. */
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
 /* Builds the host placement from --replicas. */
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,

@@ -50,8 +50,8 @@ static void print_wrapped(FILE *out, const char *text, uint32_t at,
     fputc('\n', out);
 }
 
-/* Copies the first sentence in `text`, or its part before a semicolon or before
- * a colon that follows three words ("cpu: " begins a text). */
+/* Copies a help text's first sentence into `out`, ended before a semicolon, or
+ * before a colon that follows at least two spaces ("cpu: " begins a text). */
 static void copy_sentence(char *out, size_t capacity, const char *text)
 {
     size_t len = strcspn(text, "\n");

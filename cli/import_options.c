@@ -131,9 +131,10 @@ static lh_status read_text(cli *c, const char *operand, cli_input *piped,
     return LH_OK;
 }
 
-/* Converts a configuration with the model and machines given; *out is the
- * caller's. `folder`: the one for the job to write, to which paths are
- * relative. */
+/* Converts a configuration `text`, called `name` in messages, into a job; *out
+ * is the caller's. `cluster` or `machines` define the machines, `model` (may be
+ * NULL) the model. `folder`: the job's folder, to which its paths are relative.
+ * */
 static lh_status import_text(cli *c, const char *text, size_t len,
                              const char *name, const cli_import_options *source,
                              const cli_cluster_options *machines,
@@ -157,7 +158,8 @@ static lh_status import_text(cli *c, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Rejects options that the imported arguments define themselves, and unknown
+/* Rejects options that have no effect because the imported program's
+ * configuration defines the value itself, missing required ones, and unknown
  * schedules. */
 static lh_status check_source(cli *c, const cli_import_options *source)
 {

@@ -30,14 +30,14 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out);
 void cli_input_close(cli_input *input);
 /* Reads an input as a pipeline. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
-/* Checks whether the file declares a kind other than `kind`. Files of
- * undeclared or unknown kind are left to the parser. */
+/* Checks whether the file declares a known kind other than `kind`; false for
+ * files without kind or with an unknown one, which the parser rejects. */
 bool cli_input_is_other(const cli_input *input, const char *kind);
 /* Fails because the input has another kind; `wants` names the accepted kinds:
  * "a pipeline or a plan". */
 lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
-/* Checks whether a scheduling method with that name exists. */
+/* Checks whether a scheduling method called `name` exists. */
 bool cli_is_method(const char *name);
 /* Rejects an unknown method name, the value of `option`, as a usage error, with
  * the most similar name. */
@@ -166,11 +166,13 @@ extern const char *const cli_receives[], *const cli_objectives[];
 /* Returns the simulator options that the command-line settings in `model`
  * describe. */
 lh_sim_options cli_sim_options(const cli_model *model);
-/* Returns the name of the receive mode under these options, such as "late". */
+/* Returns the name of the receive mode (when receives are posted), such as
+ * "late": the options' mode or else the pipeline's. */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
-/* Copies the options' receive mode to *receives, early if none was given.
- * *own: the options gave it. */
+/* Sets *receives to the receive mode (when receives are posted) from the
+ * options in `model`, early if none was given. *own: whether the options gave
+ * one. */
 void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
 /* Returns the objective's value (makespan or first device's end) for a
  * timeline, in ns. */
@@ -195,8 +197,8 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
  * bytes), which it returns. */
 char *cli_grouped_text(double number, char *buffer);
-/* Returns the highest peak memory of a device and (`device` may be NULL) that
- * device. */
+/* Returns the highest peak memory among the devices, in the pipeline's unit;
+ * *device (may be NULL) receives that device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
 /* Returns the monotonic clock's time, in seconds. */
 double cli_monotonic_seconds(void);

@@ -41,8 +41,9 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
 /* Formats the combined effect of a per-GPU straggler rate over n_gpus GPUs, in
  * at most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
 enum { CLI_STRAGGLER_TEXT = 160 };
-/* Formats the effect on n_gpus GPUs if each is slow with probability `rate`,
- * into `text`, and returns it. */
+/* Formats the mean number of slow GPUs among n_gpus, and the share of
+ * iterations with a slow one, if each is slow with probability `rate`, into
+ * `text`, which it returns; "" for a rate outside (0, 1]. */
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
 
 /* Inputs for a report on varying iterations. */

@@ -42,8 +42,9 @@ static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
                      pair);
 }
 
-/* Parses one --inject override, LINK=VALUE,..., in place; times without a value
- * are -1. message_bytes: message size for values in gbps. */
+/* Parses one --inject override, LINK=KEY:VALUE,..., into *out; modifies `text`.
+ * Times that it does not set become -1. message_bytes: message size to convert
+ * gbps into a transfer time. */
 static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
                                 link_override *out)
 {

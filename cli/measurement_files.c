@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns the replica with the longest total pass time. */
+/* Returns the index of the pipeline replica with the longest total pass time,
+ * which the exported measurements describe. */
 static uint32_t find_slowest_replica(const lh_recording *recording)
 {
     uint32_t slowest = 0;
@@ -31,9 +32,9 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 
 /* --- profile ------------------------------------------------------------ */
 
-/* Fails unless the job fixes the layout that the pipeline's pass durations
- * depend on: tensor, context, expert and pipeline degree, chunks per device and
- * one microbatch size. */
+/* Fails unless the job fixes the settings on which the pipeline's pass
+ * durations depend: tensor, context, expert and pipeline degree, chunks per
+ * device, and one microbatch size. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;
@@ -69,8 +70,8 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
     return LH_OK;
 }
 
-/* Fills in one profile entry per chunk with the layout's degrees and the
- * pipeline's times. */
+/* Fills in entries[chunk], one measured profile entry per chunk, with the job's
+ * layout and the pipeline's F, D and W times; memory is not measured. */
 static void fill_entries(const lh_job *job, const lh_pipeline *p,
                          lh_profile_entry *entries)
 {
@@ -100,8 +101,9 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
     }
 }
 
-/* Formats the measured times as a profile for the job's layout; *text is the
- * caller's. passes_ns: total pass time in an iteration. */
+/* Formats a profile (measured times for the planner) from the pipeline's pass
+ * times, for the job's layout; *text is the caller's. passes_ns: total pass
+ * time in an iteration. */
 static lh_status format_profile(cli *c, const lh_job *job,
                                 const lh_diagnosis *d, int64_t passes_ns,
                                 const lh_pipeline *p, char **text, size_t *len)

@@ -54,9 +54,8 @@ static char *resolve_path(const char *path, unsigned links)
     return place;
 }
 
-/* Stores a named file's path and status in *file, and whether the command
- * writes it. Its resolved path is set only if it does not exist, and must be
- * freed. */
+/* Fills in *file for a path from the command line; is_written: the command
+ * writes it. A missing file gets its resolved path, which the caller frees. */
 static void name_file(named_file *file, const char *path, bool is_written)
 {
     file->typed = path;
@@ -103,8 +102,8 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* Returns the path of the message orders beside a schedule, S.links.csv for
- * S.csv; the caller frees it. */
+/* Returns the path of the file with the message orders on links beside a
+ * schedule, S.links.csv for S.csv; the caller frees it. */
 static char *make_link_order_path(const char *path)
 {
     size_t len = strlen(path);
@@ -239,8 +238,8 @@ const char *cli_default_output(const cli *c)
     return k->default_output;
 }
 
-/* Checks the default output: an existing file is overwritten only if the
- * command wrote it. */
+/* Checks the output file that is written without -o: fails if it exists, is not
+ * empty, and lacks the signature that files of this command begin with. */
 static lh_status check_default(cli *c, const char *path)
 {
     enum { HEAD = 4096 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checks whether an option belongs to every command. */
+/* Checks whether the option is one of those that every command has. */
 static bool is_common(const cli_option *option)
 {
     return option >= cli_common_options &&
@@ -97,8 +97,8 @@ static lh_status read_time(cli *c, const cli_option *o, const char *text,
                      o->name, text);
 }
 
-/* Stores a value in the command's settings; the option table gives its type
- * and offset. */
+/* Parses `text` by the option's type and stores the value in the command's
+ * settings, at the option's offset. */
 static lh_status store(cli *c, const cli_option *o, const char *text)
 {
     char *at =
@@ -166,8 +166,8 @@ static lh_status store_presets(cli *c, const cli_option *options,
     return LH_OK;
 }
 
-/* Stores a value from the command line and marks the option as given, unlike a
- * preset. */
+/* Stores a value that the command line gives, and records that the option was
+ * given. */
 static lh_status store_typed(cli *c, const cli_option *o, const char *text)
 {
     assert(c->command->n_options <= CLI_MOST_OPTIONS);

@@ -19,8 +19,9 @@ typedef struct dimension {
 /* Number of search dimensions; capacity for a layout's text, in bytes. */
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
-/* Lists the search dimensions (degrees, placement, schedule): whether the job
- * sets each, and whether it applies. */
+/* Fills in all[], the planner's search dimensions (degrees, placement, schedule
+ * and others): whether the job fixes each one, and whether it can have other
+ * values. */
 static void list_dimensions(const lh_plan *p, dimension *all)
 {
     const lh_job *job = p->job;
@@ -97,8 +98,9 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-/* Adds alternative `r`, one value of a dimension, to a group: values whose best
- * plan is the same share a table row. */
+/* Appends the name of alternative `r` (a value of a dimension) to the group's
+ * names, for values whose best plan is the same. Joins its kind of evidence and
+ * lower bound, too. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
     char name[60];
@@ -123,8 +125,8 @@ static double compute_relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds a table row for group `g` of alternatives, with best plan `x`: values,
- * gap of the best found plan to the plan, lower bound, kind of evidence, and
+/* Adds a table row for the dimension values in group `g`, whose best found plan
+ * is `x`: values, difference to the plan, lower bound, kind of evidence, and
  * layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
@@ -157,8 +159,8 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     cli_table_row(t, 5, cells);
 }
 
-/* Prints the search dimensions that have no alternative value, and the
- * reasons. */
+/* Prints the search dimensions for which no alternative value exists: those
+ * that the job fixes, and those without another feasible value found. */
 static void print_missing(cli *c, const lh_plan *p)
 {
     dimension all[DIMENSIONS];

@@ -30,8 +30,8 @@ typedef enum preference {
     MORE,
 } preference;
 
-/* Appends an empty row called `name` to `group` in the comparison between two
- * plans; its texts are buffers of `p`. */
+/* Appends a row called `name`, without values, to section `group` of the
+ * comparison between two plans; its texts are buffers in `p`. */
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
 {
@@ -45,9 +45,9 @@ static lh_report_difference *add_row(pair *p, const char *group,
     return row;
 }
 
-/* Adds the last row's change, as in "+2.1 %" relative to the first plan, and
- * whether that is better (`wanted`: better direction); nothing if the first
- * value is 0 or both are equal. */
+/* Sets the last row's change, as in "+2.1 %" from values[0] to values[1], and
+ * whether that is better by `wanted`; nothing if the change is below 0.05 % or
+ * values[0] is 0. */
 static void add_change(pair *p, const double values[2], preference wanted)
 {
     lh_report_difference *row = &p->rows[p->n - 1];

@@ -9,7 +9,8 @@
 /* Capacity for a formatted number, in bytes. */
 enum { AMOUNT = 40 };
 
-/* Formats a number with four digits, or with all digits before the point. */
+/* Formats a number with four significant digits, or as a whole number from 1000
+ * on, into `text`, which it returns. */
 static const char *format_amount(double x, char *text)
 {
     snprintf(text, AMOUNT, x >= 1000 ? "%.0f" : "%.4g", x);
@@ -34,8 +35,8 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  format_amount(x->inter_datacenter_gb, gb));
 }
 
-/* Sets *best to the cheapest feasible choice of the list, if it costs less
- * than *best. */
+/* Sets *best to the cheapest feasible choice (evaluated layout) in the list, if
+ * it costs less than *best. */
 static void find_cheapest(const lh_choice *list, uint32_t n,
                           const lh_choice **best)
 {
@@ -101,8 +102,8 @@ static void fill_front(const lh_plan *plan, cli_table *t)
     }
 }
 
-/* Prints how much cheaper and slower an entry of the front is than the fastest.
- */
+/* Prints by how many percent Pareto front entry number `entry` is cheaper and
+ * slower than the fastest, after `label`; `why` is appended. */
 static void print_trade_off(cli *c, const lh_plan *plan, const char *label,
                             uint32_t entry, const char *why)
 {
@@ -117,7 +118,8 @@ static void print_trade_off(cli *c, const lh_plan *plan, const char *label,
              format_amount(x->cost->usd, usd), why);
 }
 
-/* Prints the knee of the front, and the entry that costs almost no time. */
+/* Prints the Pareto front's knee (beyond it 1 % less cost takes over 1 % more
+ * time) and the cheapest entry within 1 % of the fastest time. */
 static void print_knee(cli *c, const lh_plan *plan)
 {
     if (plan->best.cost && !plan->pareto_knee && !plan->pareto_near)

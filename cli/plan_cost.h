@@ -29,8 +29,8 @@
 /* Prints an iteration's cost for the plan's heading; nothing if the job has no
  * prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
-/* Prints a line with the cheapest plan if the objective is time and that plan
- * costs much less. */
+/* Prints a line about the cheapest known plan if the objective is not cost and
+ * that plan costs at least 10 % less than this one. */
 void cli_print_cheaper_plans(cli *c, const lh_plan *plan);
 /* Prints the Pareto front (plans that none improves in all objectives) over
  * time, memory and cost; nothing unless requested. */

@@ -13,7 +13,8 @@
 /* Capacity for a sentence, in bytes. */
 enum { SENTENCE = 700 };
 
-/* Formats "GPU types" of a datacenter's use: "128 of 128 h100-sxm". */
+/* Formats the GPUs in use and available in a datacenter with their type: "128
+ * of 128 h100-sxm". */
 static void format_gpus(const lh_datacenter *site, uint32_t used, char *text,
                         size_t room)
 {
@@ -64,8 +65,8 @@ const char *cli_plan_margin_text(const lh_plan *p, char *text, size_t room)
  * ("Parallelism Strategies Guide" of Megatron Core). */
 enum { LONG_SEQUENCE = 8192 };
 
-/* Checks whether a layout spreads tensor parallelism over nodes, or short
- * sequences over GPUs. */
+/* Checks whether a layout is unusual: tensor parallelism wider than a node, or
+ * context parallelism for sequences shorter than LONG_SEQUENCE. */
 static bool is_unusual(const lh_job *job, const lh_layout *l)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
@@ -74,9 +75,9 @@ static bool is_unusual(const lh_job *job, const lh_layout *l)
     return l->context > 1 && job->training.sequence < LONG_SEQUENCE;
 }
 
-/* Checks whether a layout is simpler than another: fewer pipeline stages; or as
- * many, and is usual while the other is not; or smaller tensor-parallel and
- * context-parallel groups. */
+/* Checks whether layout `a` is simpler than `b`: it has fewer pipeline stages;
+ * or as many, and only `b` is unusual; or a smaller product of tensor and
+ * context degree. */
 static bool is_simpler(const lh_job *job, const lh_layout *a,
                        const lh_layout *b)
 {
@@ -123,7 +124,8 @@ const char *cli_plan_ties_text(const lh_plan *p, char *text, size_t room)
  * page marks fuller devices. */
 #define SAFE_SHARE 0.05
 
-/* Checks whether a choice leaves SAFE_SHARE of the fullest GPU free. */
+/* Checks whether a feasible choice leaves at least the share SAFE_SHARE of the
+ * fullest GPU's memory limit free. */
 static bool is_safe(const lh_choice *x)
 {
     return x->status == LH_CHOICE_OK && x->layout.schedule &&
@@ -131,8 +133,8 @@ static bool is_safe(const lh_choice *x)
                (1 - SAFE_SHARE) * (double)x->memory_limit_bytes;
 }
 
-/* Formats the plan with more free memory: that of --margin, or else the fastest
- * one among the plan's schedules and layouts. */
+/* Formats a plan that leaves more memory free: the one for --margin; else this
+ * plan or the fastest known one that leaves SAFE_SHARE free. */
 static void format_safe(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *best = NULL;
@@ -168,7 +170,8 @@ static void format_safe(const lh_plan *p, char *text, size_t room)
                  100 * SAFE_SHARE, 100 * SAFE_SHARE);
 }
 
-/* Formats the fastest layout that is not as fast as the plan. */
+/* Formats the fastest alternative layout, the second best after the plan, into
+ * `text`; "": none. */
 static void format_next(const lh_plan *p, char *text, size_t room)
 {
     *text = '\0';
@@ -268,8 +271,8 @@ static void format_result(const lh_plan *p, char *text, size_t room)
              cost, error);
 }
 
-/* Formats the third sentence: the proven distance to the best plan, and the
- * free memory. */
+/* Formats the third sentence: the gap between the plan's time and the proven
+ * lower bound, and the free memory. */
 static void format_proof(const lh_plan *p, char *text, size_t room)
 {
     const bool cheap = p->objective == LH_PLAN_CHEAPEST;
@@ -300,7 +303,7 @@ typedef struct map_text {
     char first[80], second[CLI_SITE_TEXT];
 } map_text;
 
-/* Returns the index of a datacenter by its name. */
+/* Returns the index of the job's datacenter called `name`, which must exist. */
 static uint32_t find_site(const lh_job *job, const char *name)
 {
     uint32_t i = 0;
@@ -310,7 +313,8 @@ static uint32_t find_site(const lh_job *job, const char *name)
     return i;
 }
 
-/* Fills in the map's sites; false: the plan does not place its GPUs. */
+/* Fills in sites[i], the map's entry for datacenter i, with texts kept in
+ * `texts`; false: the plan does not assign its GPUs to datacenters. */
 static bool fill_sites(cli *c, const lh_plan *p, map_text *texts,
                        lh_report_site *sites)
 {
@@ -328,7 +332,8 @@ static bool fill_sites(cli *c, const lh_plan *p, map_text *texts,
     return true;
 }
 
-/* Fills in a link of the map: its values, traffic and use. */
+/* Fills in a link of the report's site map from its advice `a`: latency and
+ * bandwidth, traffic per iteration, and share of the bandwidth in use. */
 static void fill_link(const lh_plan *p, const lh_link_advice *a, map_text *t,
                       lh_report_site_link *link)
 {
@@ -353,7 +358,8 @@ static void fill_link(const lh_plan *p, const lh_link_advice *a, map_text *t,
 
 /* --- decision ----------------------------------------------------------- */
 
-/* Adds the note `name`, unless its text is empty. */
+/* Appends the pair (`name`, `text`) to `notes`, the decision's notes, unless
+ * `text` is empty. */
 static void add_note(lh_report_decision *d, const char **notes,
                      const char *name, const char *text)
 {
@@ -372,7 +378,7 @@ typedef struct lists {
     char (*names)[300], (*marks)[100]; /* of tradeoffs */
 } lists;
 
-/* Frees the lists. */
+/* Frees the arrays that hold the report's decision. */
 static void free_lists(lists *l)
 {
     free(l->texts);
@@ -383,7 +389,8 @@ static void free_lists(lists *l)
     free(l->marks);
 }
 
-/* Allocates the lists; false on allocation failure. */
+/* Allocates the arrays that hold the report's decision: texts, sites, links and
+ * Pareto points. Returns false on allocation failure. */
 static bool make_lists(const lh_plan *p, lists *l)
 {
     const size_t n = p->job->n_datacenters, m = p->n_network + 1;
@@ -397,8 +404,9 @@ static bool make_lists(const lh_plan *p, lists *l)
            l->marks;
 }
 
-/* Formats the mark of entry `i` of the Pareto front: the plan, or the knee and
- * the entry near the fastest with their trade-offs. */
+/* Formats the remark on entry `i` of the Pareto front into `text`: "this plan",
+ * or for the knee and the entry near the fastest how much cheaper and slower it
+ * is; "": none. */
 static void format_mark(const lh_plan *p, uint32_t i, char *text, size_t room)
 {
     const lh_choice *x = &p->pareto_front[i], *fastest = &p->pareto_front[0];
@@ -433,7 +441,8 @@ static void fill_tradeoffs(const lh_plan *p, const lists *l,
     d->tradeoffs = l->tradeoffs;
 }
 
-/* Fills in and sets the decision, with the lists as memory. */
+/* Fills in the report's decision (recommendation, map, notes, Pareto front)
+ * with the arrays of `l` as memory, and sets it in the report. */
 static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
                               lh_report *report)
 {

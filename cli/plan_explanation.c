@@ -31,7 +31,8 @@ void cli_breakdown_parts(const lh_plan_breakdown *a,
     memcpy(parts, all, sizeof all);
 }
 
-/* Adds the last part, the overhead, to the one before it, the optimizer. */
+/* Merges the last part of the iteration breakdown, the overhead, into the part
+ * before it, the optimizer. */
 static void merge_optimizer(lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS])
 {
     parts[OPTIMIZER].name = "optimizer and overhead";
@@ -204,8 +205,8 @@ static bool has_default_setting(const lh_plan *p)
     return false;
 }
 
-/* Prints the iteration time with the advised network settings and without
- * them. */
+/* Prints the iteration time with the advised network settings and with the
+ * job's own; or that no setting gains 1 %. */
 static void print_network_times(cli *c, const lh_plan *p)
 {
     char with[CLI_TIME_TEXT], now[CLI_TIME_TEXT];
@@ -331,7 +332,8 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
                                    OPTIMIZER + 1, parts, &c->err);
 }
 
-/* Adds a row with one network setting and its rates and times to the report. */
+/* Adds a row with one network setting `o` that answers the advice question `q`,
+ * its rate and times, and whether it is advised, to the report. */
 static lh_status add_option(cli *c, const lh_advice_question *q,
                             const lh_advice_option *o, lh_report *report)
 {
@@ -357,13 +359,15 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
     return lh_report_add_cells(report, 6, cells, &c->err);
 }
 
-/* Checks whether another setting than the plan's gains 0.05 % or more. */
+/* Checks whether the advice question has a setting that shortens the iteration
+ * by at least 0.05 % against the plan's. */
 static bool has_gain(const lh_advice_question *q)
 {
     return q->change_advised || q->gain >= 0.0005;
 }
 
-/* Checks whether an earlier link of the plan has the advice of link `i`. */
+/* Checks whether a link before link `i` in the plan's list has the same traffic
+ * and advice, so that both share a table. */
 static bool is_repeated(const lh_plan *p, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)
@@ -372,8 +376,8 @@ static bool is_repeated(const lh_plan *p, uint32_t i)
     return false;
 }
 
-/* Adds a row for all questions of a link where no setting gains 0.05 %; the
- * plan file has their options. */
+/* Adds one row to the report for all advice questions of a link for which no
+ * setting gains 0.05 %; the plan file lists the settings evaluated for them. */
 static lh_status add_no_gain(cli *c, const lh_link_advice *a, lh_report *report)
 {
     char names[200];

@@ -28,8 +28,8 @@ static const struct {
 
 /* --- --show ------------------------------------------------------------- */
 
-/* Returns the bit for the plan's part that `name`'s first `len` bytes name in
- * --show, all bits for 'all'; 0: unknown. */
+/* Returns the bit for the part of the plan's output that `name`'s first `len`
+ * bytes name in --show; all bits for 'all'; 0: unknown name. */
 static uint32_t find_part(const char *name, size_t len)
 {
     if (len == 3 && strncmp(name, "all", len) == 0)
@@ -115,8 +115,8 @@ static void print_jitter(cli *c, const lh_plan *p)
              how->n_layouts == 1 ? "" : "s", untried);
 }
 
-/* Prints the program that the plan is for, and the best plan without that
- * restriction. */
+/* Prints the training program for which the plan is executable, and the time of
+ * the best plan without that restriction. */
 static void print_target(cli *c, const lh_plan *p)
 {
     const lh_target target = p->job->target;
@@ -142,7 +142,8 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Prints the error of modelled times in published runs of this kind. */
+/* Prints the mean error of the cost model's times, as measured on published
+ * training runs with the same kind of hardware and parallelism. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
     const lh_validated_runs *runs = p->accuracy;
@@ -271,8 +272,8 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
         cli_wrap(c, "alternatives", "--show layouts");
 }
 
-/* Prints the gain of the training program's options and of the advised network
- * settings (callback; `most` is unused). */
+/* Prints the gains from changing options of the training program and from the
+ * advised network settings (callback; `most` is unused). */
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
     (void)most;

@@ -36,8 +36,9 @@ typedef struct cli_plan_output {
     bool sensitivity, curves; /* requested */
 } cli_plan_output;
 
-/* Parses --show, "network,search" or "all", into bits; NULL: nothing. Reports
- * a usage error for unknown parts. */
+/* Parses the --show value `text`, "network,search" or "all", into a bit set of
+ * the plan's parts to print; NULL: none. Fails with a usage error for unknown
+ * parts. */
 lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
 
 /* Prints a plan on one terminal screen, and the parts requested by
@@ -67,7 +68,8 @@ void cli_plan_flags_gain(cli *c, const lh_plan *plan);
 /* Prints the iteration time with each option of the training program changed.
  */
 void cli_plan_flags(cli *c, const lh_plan *plan);
-/* Adds the same table to the report, if there are any. */
+/* Adds the table of cli_plan_flags(), the iteration time with each option of
+ * the training program changed, to the report; nothing if the plan has none. */
 lh_status cli_report_flags(cli *c, const lh_plan *plan, lh_report *report);
 /* Prints the link settings that gain more than 1 %. */
 void cli_plan_network_gain(cli *c, const lh_plan *plan);
@@ -79,8 +81,9 @@ enum { CLI_SITE_TEXT = 1200, CLI_ENDS_TEXT = 300 };
  * plan does not place its GPUs. */
 bool cli_plan_site_text(const lh_plan *plan, uint32_t datacenter,
                         uint32_t *gpus, char *text, size_t room);
-/* Formats the link whose end points, rather than the link itself, limit a
- * GPU's rate most into `text`, which it returns; "": none. */
+/* Formats the link whose end points (NCCL windows and buffers) limit a GPU's
+ * rate most, with that rate and the link's own, into `text`, which it returns;
+ * "": no link's end points do. */
 const char *cli_plan_ends_text(const lh_plan *plan, char *text, size_t room);
 
 /* Adds key figures, model, layout, datacenters and the search statistics to a
@@ -91,12 +94,12 @@ lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 
 /* Capacity for the texts below, in bytes. */
 enum { CLI_NOTE_TEXT = 600 };
-/* Formats the best plan with the --margin memory free into `text`, which it
- * returns; "": not requested. */
+/* Formats the best plan that leaves the memory of --margin free into `text`,
+ * which it returns; "": option not given. */
 const char *cli_plan_margin_text(const lh_plan *plan, char *text, size_t room);
-/* Formats the simplest of the plan's other layouts that are slower by at most
- * the mean error in published runs into `text`, which it returns; "": none is
- * simpler than the plan's. */
+/* Formats the simplest of the plan's alternative layouts that is slower by at
+ * most the cost model's mean error in published runs into `text`, which it
+ * returns; "": none is simpler than the plan's. */
 const char *cli_plan_ties_text(const lh_plan *plan, char *text, size_t room);
 /* Sets the report's decision: recommendation, map of the sites, alternatives
  * and Pareto front. */
@@ -108,7 +111,8 @@ lh_status cli_plan_decision(cli *c, const lh_plan *plan, lh_report *report);
 void cli_plan_layouts(cli *c, const lh_plan *plan);
 /* Prints the evaluated schedules for the plan's layout. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);
-/* Prints the plan search's statistics: layouts evaluated and excluded. */
+/* Prints the search's statistics: the numbers of layouts evaluated and
+ * excluded, the lower bound and the work. */
 void cli_plan_search(cli *c, const lh_plan *plan);
 
 #endif

@@ -12,8 +12,8 @@
 /* Capacities for texts of a layout and of a method, in bytes. */
 enum { LAYOUT = 240, METHOD = 64 };
 
-/* Adds a table row for choice `x`, with its times, schedule and (`with_layout`)
- * layout, and the note `why`: the reason why it is not the plan. */
+/* Adds a table row for choice `x` (an evaluated plan): its times, schedule and
+ * (`with_layout`) layout, and `why`, the reason why it is not the plan. */
 static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
                        bool with_layout, const char *why)
 {
@@ -38,8 +38,8 @@ static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_table_note(t, why);
 }
 
-/* Adds the plan table's heading; `drawn`: with the columns for the times
- * sampled under jitter. */
+/* Adds the heading of the table of choices; `drawn`: with the columns for the
+ * times sampled under jitter. */
 static void add_heading(cli_table *t, bool drawn)
 {
     static const char *const plain[] = {"#iteration", "schedule", "layout"};
@@ -49,8 +49,8 @@ static void add_heading(cli_table *t, bool drawn)
     cli_table_row(t, drawn ? 5 : 3, drawn ? varied : plain);
 }
 
-/* Checks whether a method was evaluated with another chunk count per device or
- * another recomputation than the plan's. */
+/* Checks whether choice `x` was evaluated with a chunk count per device or a
+ * recomputation mode different from those of the plan, `best`. */
 static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
 {
     return x->layout.chunks_per_device != best->layout.chunks_per_device ||
@@ -77,8 +77,8 @@ static void print_too_large(cli *c, const lh_plan *p)
         cli_wrap(c, "  too large", "%s", names);
 }
 
-/* Returns the index of the plan's schedule: the first, unless the plan follows
- * the published method and others are faster. */
+/* Returns the index in p->methods of the first schedule with the plan's
+ * iteration time; 0 without one. */
 static uint32_t find_chosen(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_methods; i++)
@@ -186,8 +186,9 @@ void cli_plan_search(cli *c, const lh_plan *p)
 
 /* --- options of the training program ------------------------------------- */
 
-/* Formats the plan's time with all advised options: "-4.2 %, 5.3 s, with all 3
- * advised"; "" unless several are advised. */
+/* Formats the plan's time with all advised options of the training program
+ * together: "-4.2 %, 5.3 s, with all 3 advised"; "" unless several are advised.
+ * */
 static const char *format_together(const lh_plan *p, char *text, size_t room)
 {
     char time[CLI_TIME_TEXT];
@@ -224,7 +225,8 @@ void cli_plan_flags_gain(cli *c, const lh_plan *p)
         cli_wrap(c, "", "%s%s--show flags", text, *text ? ": " : "all: ");
 }
 
-/* Fills a table with the iteration time and the memory under each option. */
+/* Fills a table with the plan's iteration time and memory under each changed
+ * option of the training program. */
 static void fill_flags(const lh_plan *p, cli_table *t)
 {
     static const char *const head[] = {"#iteration",   "#change",

@@ -25,8 +25,8 @@ typedef struct words {
 static void add_words(words *w, const char *between, const char *format, ...)
     CLI_PRINTF(3, 4);
 
-/* Appends formatted text to the words `w`, after the separator `between` unless
- * it is the first. Truncates at the buffer's end. */
+/* Appends formatted text to the buffer `w`, after the separator `between`
+ * unless the buffer is empty. Truncates at the buffer's end. */
 static void add_words(words *w, const char *between, const char *format, ...)
 {
     va_list args;
@@ -90,8 +90,8 @@ static words describe_model(const lh_plan *p)
     return w;
 }
 
-/* Counts the GPUs that the plan uses in each datacenter, into used[]; false:
- * the plan does not have these numbers. */
+/* Fills used[datacenter] with the plan's GPU count in each datacenter; false:
+ * the plan does not assign its GPUs to datacenters. */
 static bool count_gpus(const lh_plan *p, uint32_t *used)
 {
     const lh_layout *l = &p->best.layout;
@@ -199,7 +199,8 @@ static bool is_single_site(const lh_sites *sites)
     return sites != NULL;
 }
 
-/* Appends the sequences per microbatch; unequal ones with their datacenters. */
+/* Appends the microbatch size in sequences; if replica groups have unequal
+ * sizes, each size with its group's first datacenter. */
 static void add_micro_batches(words *w, const lh_plan *p)
 {
     const lh_layout *l = &p->best.layout;
@@ -353,8 +354,8 @@ static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
         add_words(w, "", "idle");
 }
 
-/* Appends why GPUs of a datacenter are idle: the price of the best plan that
- * uses more of them, or why there is none. */
+/* Appends the number of idle GPUs in a datacenter, and why the plan does not
+ * use them: the best plan that uses more is slower, or none is feasible. */
 static void add_idle(words *w, const lh_plan *p, uint32_t datacenter)
 {
     for (uint32_t i = 0; i < p->n_idle; i++) {
@@ -402,7 +403,8 @@ void cli_plan_sites(cli *c, const lh_plan *p)
 
 /* --- other layouts ------------------------------------------------------ */
 
-/* Returns the objective's value; below 0: unknown. */
+/* Returns a choice's (evaluated plan's) value for the plan's objective,
+ * iteration time in ns or cost in USD; below 0: unknown. */
 static double get_objective_value(const lh_plan *p, const lh_choice *x)
 {
     if (x->status != LH_CHOICE_OK)
@@ -418,9 +420,9 @@ static double get_objective_value(const lh_plan *p, const lh_choice *x)
     return (double)x->iteration_ns;
 }
 
-/* Adds a table row for alternative plan `x`: the text `more` in the first cell,
- * then objective value, schedule, placement and layout. A note has its
- * datacenters if the layout reads like the plan's. */
+/* Adds a table row for alternative plan `x`: `more` (the difference to the
+ * plan, in percent), objective value, schedule, placement and layout. If its
+ * layout text equals the plan's, a note names its datacenters. */
 static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
@@ -439,7 +441,8 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_note_sites(t, p, x, &p->best);
 }
 
-/* Returns the objective column's heading, aligned right. */
+/* Returns the heading of the table column with the objective's value; its
+ * leading '#' aligns the column right. */
 static const char *get_objective_heading(const lh_plan *p)
 {
     if (p->objective == LH_PLAN_CHEAPEST)
@@ -450,8 +453,8 @@ static const char *get_objective_heading(const lh_plan *p)
     return "#iteration";
 }
 
-/* Counts the feasible layouts that were not sampled under jitter, where that
- * is the plan's objective. */
+/* Counts the feasible layouts that were not sampled under jitter, if the
+ * objective is a statistic of these samples; otherwise 0. */
 static uint32_t count_unsampled(const lh_plan *p)
 {
     uint32_t n = 0;
@@ -461,7 +464,7 @@ static uint32_t count_unsampled(const lh_plan *p)
     return n;
 }
 
-/* Explains why the table of other layouts is empty. */
+/* Prints why the table of alternative layouts is empty. */
 static void explain_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = count_unsampled(p);
@@ -473,8 +476,9 @@ static void explain_no_other(cli *c, const lh_plan *p)
         cli_wrap(c, "alternatives", "all take the same time");
 }
 
-/* Prints at most `most` other layouts. Those as fast as the plan, or as a
- * layout above them, are ties and are omitted. */
+/* Prints a table of at most `most` alternative layouts by objective value.
+ * Leaves out layouts that are as fast, to 0.1 %, as the plan or as the layout
+ * above them. */
 void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = get_objective_value(p, &p->best);
@@ -512,15 +516,16 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 
 /* --- network ------------------------------------------------------------ */
 
-/* Returns the relative gain of the advised network settings; 0 if a time is
- * unknown. */
+/* Returns by which share of the iteration the advised settings of a link
+ * shorten it; 0 if one of the two times is unknown. */
 static double compute_relative_gain(const lh_link_advice *a)
 {
     const int64_t now = a->planned.iteration_ns, then = a->advised.iteration_ns;
     return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
 }
 
-/* Appends a link's gain and changed settings. */
+/* Appends the gain of a link's advised settings in percent, and the settings
+ * that change, each with its gain in packet simulations or "(unsure)". */
 static void describe_gain(const lh_link_advice *a, words *w)
 {
     char from[4 * NAME + 4], to[4 * NAME + 4];

@@ -86,9 +86,8 @@ double cli_percent_slower(double value, double than)
 
 /* --- source of the times ------------------------------------------------ */
 
-/* Checks whether the job's profile covers whole chunks, as written by runs of
- * plans. Formulas that predict less for another layout were not compared with
- * it. */
+/* Checks whether the job's profile has measured times of whole chunks, as runs
+ * of plans write them, rather than of single layers. */
 static bool has_run_profile(const lh_job *job)
 {
     for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
@@ -97,7 +96,8 @@ static bool has_run_profile(const lh_job *job)
     return false;
 }
 
-/* Checks whether the plan's costs come from a source. */
+/* Checks whether the plan's pass times come from this source (a measurement or
+ * a formula). */
 static bool is_from(const lh_plan *p, lh_cost_source source)
 {
     return strcmp(p->cost_source, lh_cost_source_name(source)) == 0;

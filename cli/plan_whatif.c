@@ -10,8 +10,8 @@
 /* Capacity for a layout's text, in bytes. */
 enum { LAYOUT_TEXT = 240 };
 
-/* Formats a choice's datacenters into `text`, which it returns; "" if they
- * equal `than`'s. */
+/* Formats the datacenters that a choice (evaluated plan) uses into `text`, and
+ * returns a text: "" if choice `than` uses the same ones. */
 static const char *format_sites_if_different(const lh_plan *plan,
                                              const lh_choice *choice,
                                              const lh_choice *than, char *text)
@@ -36,7 +36,8 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
         cli_table_note(table, text);
 }
 
-/* Checks whether two choices with equal degrees have equal layers. */
+/* Checks whether two choices (evaluated plans) with equal degrees have equal
+ * numbers of layers per chunk. */
 static bool same_layers(const lh_plan *plan, const lh_choice *x,
                         const lh_choice *y)
 {
@@ -53,8 +54,9 @@ static bool same_layers(const lh_plan *plan, const lh_choice *x,
     return true;
 }
 
-/* Formats a layout and its placement, with its datacenters if they differ from
- * `than`'s. */
+/* Formats a choice's (evaluated plan's) layout and placement into `text`, which
+ * it returns; also its datacenters if they differ from those of choice `than`.
+ * */
 static const char *format_layout(const lh_plan *plan, const lh_choice *x,
                                  const lh_choice *than, char *text, size_t room)
 {
@@ -78,8 +80,8 @@ enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */
 
-/* Adds a table row with one answer to --what-if: this plan under the change,
- * and the best plan found. */
+/* Adds a table row with one answer to --what-if: the iteration times of this
+ * plan and of the best plan found under the changed link values. */
 static void add_answer(cli_table *t, const lh_plan *p,
                        const lh_plan_whatif_answer *a)
 {
@@ -155,9 +157,9 @@ const char *cli_whatif_text(const lh_plan *p, char *text, size_t room)
 
 /* --- sensitivity -------------------------------------------------------- */
 
-/* Formats a break-even factor on a link's value: the resulting value, "43.1 ms"
- * (`job`: the job's own value), or "x2.16" if the job's links differ (`job` 0).
- */
+/* Formats a break-even factor on a link's value (beyond it another plan is
+ * better): the resulting value, "43.1 ms", or "x2.16" if the job's links
+ * differ. `job`: the job's value; 0: they differ. */
 static const char *format_factor(const lh_plan_range *r, double job,
                                  double factor, char *text, size_t room)
 {
@@ -198,8 +200,9 @@ typedef struct range_end {
     bool flips;
 } range_end;
 
-/* Finds the range of factors around 1 in which the plan stays the best;
- * low->flips and high->flips are false at an end of the searched range. */
+/* Finds the range of factors around 1, on the link value of `r`, in which the
+ * plan stays the best. low->flips, high->flips: whether another plan becomes
+ * better at that end; false at an end of the searched range. */
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
                       range_end *low, range_end *high)
 {
@@ -226,8 +229,8 @@ static const char *format_end(const lh_plan_range *r, double job,
     return text;
 }
 
-/* Adds a table note about the plan that becomes the best beyond a break-even
- * factor. `job`: the job's value, 0 if its links differ. */
+/* Adds a table note about break-even factor `f`: the plan that becomes the best
+ * beyond it. `job`: the link value in the job, 0 if the job's links differ. */
 static void add_break_even(cli_table *t, const lh_plan *p,
                            const lh_plan_range *r, const lh_plan_break_even *f,
                            double job)

@@ -29,7 +29,8 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
 /* Frees the what-if questions. */
 void cli_questions_fini(cli_questions *questions);
 
-/* Adds a note with a choice's datacenters, if they differ from `than`'s. */
+/* Adds a table note with the datacenters that a choice (evaluated plan) uses,
+ * if they differ from those of choice `than`. */
 void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 

@@ -72,9 +72,10 @@ static bool find_datacenter(const void *context, const char *name, size_t len,
     return false;
 }
 
-/* Returns the length of `west-east.` or `west>east.` before a quantity;
- * datacenter names may contain dots and '='. 0: no link. *n: matching link
- * count. */
+/* Finds the first prefix of `text` that is a link and a dot before a quantity,
+ * `west-east.latency`; names may contain dots and '='. Sets the link and
+ * quantity in *out; *n: number of links that match. Returns the prefix's
+ * length, 0: no link. */
 static size_t find_link(const lh_job *job, const char *text, item *out,
                         uint32_t *n)
 {
@@ -128,8 +129,8 @@ static lh_status parse_name(parser *p, const char **text, item *out)
 
 /* --- values ------------------------------------------------------------- */
 
-/* Appends a value to item `to` of --what-if (a link quantity): `number` itself
- * or, if `relative`, a factor on the job's value. */
+/* Appends a value to link quantity `to` of --what-if: `number` itself or, if
+ * `relative`, the factor `number` on the job's value. */
 static lh_status add_value(parser *p, item *to, double number, bool relative)
 {
     if (to->n_values == MOST_VALUES)
@@ -226,8 +227,8 @@ static lh_status parse_lists(parser *p, const char *text)
 
 /* --- questions ---------------------------------------------------------- */
 
-/* Writes the link changes of one value, in one or both directions, to `out`;
- * returns their number. */
+/* Writes the changes that set link quantity `i` to value `v`, one for each
+ * direction that it names, to out[0] and out[1]; returns their number. */
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
     out[0] =
@@ -238,7 +239,8 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* Counts the cases: every combination of the list's values. */
+/* Counts the combinations of the values in --what-if list number `list`; stops
+ * above CLI_MOST_QUESTIONS. */
 static uint64_t count_cases(const parser *p, uint32_t list)
 {
     uint64_t n = 1;

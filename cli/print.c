@@ -39,7 +39,8 @@ static size_t count_columns(const char *shown)
     return columns;
 }
 
-/* Returns the escaped text: `small`, or memory to free. NULL: no memory. */
+/* Returns `text` with control characters and invalid UTF-8 escaped: in `small`
+ * (`room` bytes), or in memory that the caller frees. NULL: out of memory. */
 static char *escape_text(const char *text, size_t len, char *small, size_t room)
 {
     const size_t needed = lh_text_escape(text, len, small, room);

@@ -235,8 +235,9 @@ const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 
 /* --- host memory -------------------------------------------------------- */
 
-/* Parses a memory amount in the pipeline's unit into *out; if that is `bytes`,
- * also with KiB, MiB, GiB or TiB. Returns false if the text is invalid. */
+/* Parses a memory amount in the pipeline's unit into *out. `bytes`: that unit
+ * is bytes, and the suffixes KiB, MiB, GiB and TiB are allowed. Returns false
+ * if the text is invalid. */
 static bool parse_memory(const char *text, bool bytes, int64_t *out)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};

@@ -17,7 +17,8 @@ extern char **environ;
  * output, in bytes. */
 enum { MOST_ARGUMENTS = 16, MOST_BYTES = 16 << 20 };
 
-/* Returns the interpreter: --python, LONGHAUL_PYTHON, or python3. */
+/* Returns the Python interpreter's path or name: --python, else the
+ * environment's LONGHAUL_PYTHON, else python3. */
 static const char *get_python(const torch_profile *how)
 {
     const char *named = getenv("LONGHAUL_PYTHON");
@@ -52,8 +53,8 @@ static lh_status create_job_file(cli *c, const lh_job *job, FILE **out)
     return LH_OK;
 }
 
-/* Starts the interpreter with standard input from `in` and output to the pipe
- * `out`. */
+/* Starts `arguments[0]`, the interpreter, with standard input from descriptor
+ * `in` and standard output to the pipe `out`; *pid is its process. */
 static lh_status start_python(cli *c, char *const *arguments, int in,
                               const int out[2], pid_t *pid)
 {
@@ -129,8 +130,9 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
-/* Runs the measuring script with standard input from descriptor `in`, and
- * parses the profile that it prints; fails if the script failed. */
+/* Runs the measuring script (`arguments`) with standard input from descriptor
+ * `in`, and parses the profile that it prints into *out; fails if the script
+ * fails. */
 static lh_status run_python(cli *c, char *const *arguments, int in,
                             lh_profile **out)
 {

@@ -114,8 +114,9 @@ static bool is_repeated(int number)
     return number != SIGINT && !counts;
 }
 
-/* Counts an interrupt and prints a note if notes are enabled; ends the process
- * if there are more than cli_interrupts_begin() allowed. Signal handler. */
+/* Counts an interrupt (a signal such as Ctrl-C) and prints a note if enabled.
+ * Ends the process if there are more than cli_interrupts_begin() allowed.
+ * Signal handler. */
 static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";

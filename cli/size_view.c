@@ -23,7 +23,8 @@ enum { GAP_TEXT = 160 };
 
 /* --- text ---------------------------------------------------------------- */
 
-/* Formats an amount with three or more digits: "1.13 M", "750 K". */
+/* Formats an amount with three or more significant digits and a suffix K or M:
+ * "1.13 M", "750 K". */
 static const char *format_amount(double x, char text[AMOUNT_TEXT])
 {
     static const struct {
@@ -58,7 +59,8 @@ static const char *format_duration(double s, char text[AMOUNT_TEXT])
     return text;
 }
 
-/* Prints the nodes of each datacenter in use. */
+/* Prints the node count of each datacenter that a cluster size uses, then the
+ * spare nodes per datacenter (`spares`) and whether it uses spot capacity. */
 static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
                         uint32_t spares)
 {
@@ -79,7 +81,8 @@ static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
         cli_wrap(c, title, "spot capacity");
 }
 
-/* Prints the training time and its failures. */
+/* Prints the modelled training time against the deadline, throughput, goodput,
+ * and the failure and checkpoint intervals. */
 static void print_time(cli *c, const lh_size_options *o, const lh_size *size)
 {
     char days[AMOUNT_TEXT], limit[AMOUNT_TEXT], between[AMOUNT_TEXT],
@@ -124,7 +127,9 @@ static void print_cost(cli *c, const lh_size *size)
         cli_wrap(c, "cost", "USD %s", format_amount(size->usd, usd));
 }
 
-/* Returns the effect of a loss on the deadline, as an ending of a sentence. */
+/* Returns the end of a sentence: whether the training still meets the deadline
+ * after losing nodes (`loss`), and how many spares that needs; "" without a
+ * deadline. */
 static const char *get_deadline_text(const lh_size_options *o,
                                      const lh_size_loss *loss)
 {
@@ -138,7 +143,9 @@ static const char *get_deadline_text(const lh_size_options *o,
                                : ", too late: keep spares (--spares)";
 }
 
-/* Prints the consequence of losing nodes in each datacenter. */
+/* Prints, for each datacenter in use, the training time and whether the
+ * deadline is met if the number of nodes in the options fails there for the
+ * whole run. */
 static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                          const lh_size *size)
 {
@@ -184,7 +191,8 @@ static void print_layout(cli *c, const lh_layout *l)
              l->tensor, more, l->pipeline, l->data, l->micro_batch);
 }
 
-/* Prints one size under a heading. */
+/* Prints one cluster size under the heading `title`: nodes, layout, time and
+ * failures, cost, and losses. */
 static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size *size, const char *title)
 {
@@ -198,8 +206,8 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     print_losses(c, job, o, size);
 }
 
-/* Prints the bounds, and how much better than the result the best size may
- * be. */
+/* Prints the proven lower bounds on GPUs and cost, and how many GPUs or how
+ * much cost the optimum may save against the result. */
 static void print_bounds(cli *c, const lh_size_result *r)
 {
     const uint32_t gpus = r->fewest.gpus + r->fewest.spare_gpus;
@@ -224,7 +232,8 @@ static void print_bounds(cli *c, const lh_size_result *r)
              r->gpus_bound, r->gpus_bound > 1 ? "s" : "", cost, fewer, cheaper);
 }
 
-/* Prints how sure the result is. */
+/* Prints whether the result is the best of all cluster sizes, how many of them
+ * were planned, and the proven bounds. */
 static void print_certainty(cli *c, const lh_size_result *r)
 {
     cli_print(c, "\n");

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds the memory-time trade-off's options, *out, which points to *each,
- * each search's options. sub_blocks: parts per W pass. The caller frees
- * *start, the initial schedule. */
+/* Builds the options of the memory-time trade-off into *out. It points to
+ * *each, the solver options for each point; sub_blocks: parts per W pass. The
+ * caller frees *start, the initial schedule, NULL without one. */
 static lh_status make_options(cli *c, const cli_search *search,
                               const cli_model *model, uint32_t sub_blocks,
                               const cli_tradeoff *how, lh_tradeoff_options *out,

@@ -12,8 +12,8 @@ const char *train_schedule_name(const cli_view *began, const char *to)
     return strcmp(to, "original") == 0 ? began->method : to;
 }
 
-/* Returns a monitor event (detected change) as JSON: target, times before and
- * after, and its cost. */
+/* Returns a monitor event (detected change) as JSON: the link or device, its
+ * times before and after, and the iteration time lost. */
 static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
@@ -143,9 +143,9 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 
 /* --- prediction --------------------------------------------------------- */
 
-/* Simulates a schedule in `state` of the event timeline (set of active events)
- * with the layer and rank migrations up to the run's last iteration; *out is
- * the makespan in ns. */
+/* Simulates a schedule in `state` of the event timeline (set of active events),
+ * with the layers and ranks as the run's migrations left them; *out is the
+ * makespan in ns. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_train_result *r, uint32_t state,
                                const lh_schedule *schedule, int64_t *out)
@@ -158,8 +158,8 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
     return status;
 }
 
-/* Returns the first of the final iterations with the same schedule and events.
- */
+/* Returns the index of the first of the run's final iterations with the same
+ * schedule, data path and events as the last one. */
 static uint32_t find_first_equal(const train_changes *changes,
                                  const lh_train_result *r)
 {

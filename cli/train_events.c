@@ -45,9 +45,9 @@ static uint32_t count_switches(const lh_train_result *r, uint64_t step)
     return i;
 }
 
-/* Computes iteration `step`'s makespan as if it were in `state` of the event
- * timeline (set of active events). Keeps each result per schedule and state, to
- * simulate it once. */
+/* Finds the makespan in ns of iteration `step`'s schedule, as if the events of
+ * `state` (number in the event timeline) were active. Simulates each pair of
+ * schedule and state once, and keeps the result in `m`. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
@@ -83,9 +83,8 @@ int64_t train_median(int64_t *ns, uint32_t n)
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Returns the median of the times `ns` of the iterations under the last
- * schedule, as the result's own median does; `some`: scratch for as many times
- * as iterations. */
+/* Returns the median of ns[i] over the iterations i under the run's last
+ * schedule; `some`: scratch space for n_iterations times. */
 static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
                                 int64_t *some)
 {
@@ -96,9 +95,9 @@ static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* Predicts the times of all iterations in ns[i], and in alone[i] those with one
- * processor per rank. The result's prediction already includes the time after
- * the pipeline. `some`: scratch for as many times. */
+/* Predicts each iteration's time, in ns[i], and in alone[i] that with one
+ * processor per rank. Sets the result's predictions to the medians under the
+ * last schedule. `some`: scratch space for n_iterations times. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
                              int64_t *alone, int64_t *some)
 {

@@ -86,7 +86,7 @@ static lh_status parse_hosts(cli *c, const char *text, hosts *h)
     return LH_OK;
 }
 
-/* Sets a variable to a number. */
+/* Sets an environment variable to a number. */
 static void set_number(const char *name, uint32_t n)
 {
     char text[16];

@@ -118,11 +118,13 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
 lh_status train_changes_check(cli *c, const cli_view *v,
                               const lh_exec_options *exec,
                               const train_changes *changes);
-/* Returns --sub-blocks for the run's first schedule: 1 if its method does not
- * split passes and a later schedule's does, otherwise the given number. */
+/* Returns the parts per W pass (--sub-blocks) for the run's first schedule: 1
+ * if only a method in --schedule-at splits passes, otherwise the option's
+ * number. */
 uint32_t train_first_sub_blocks(const train_settings *s);
-/* Returns the schedule change, or layer or rank migration, effective from
- * `step`; NULL: none. */
+/* Returns the schedule switch or the migrations due by `step`, in memory of
+ * `changes`; NULL: nothing new since the last call, because each is proposed
+ * once. A resumed run starts with the last schedule due before it. */
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
 /* Returns the last iteration's schedule; NULL: the initial one. */
 const train_change *train_changes_find_last(const train_changes *changes,
@@ -138,9 +140,9 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                                 train_changes *changes);
 /* Frees the migrations. */
 void train_migrations_fini(train_changes *changes);
-/* Sets the layer and rank migrations due by `step` in *out, with their
- * durations; returns whether there are any. A rejected migration is not
- * proposed again. */
+/* Fills in *out with the layer and rank migrations due by `step`, which are
+ * proposed to the run, and their durations; returns whether there are any. Each
+ * migration is proposed once, even if the run rejects it. */
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out);
 /* Marks the migration that train_migrations_get() proposed last as applied. */
@@ -162,19 +164,21 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);
 
-/* Returns how many schedules in `changes` the run had switched to by iteration
- * `step`; the last one was active. */
+/* Returns how many entries of `changes` (schedule changes, sorted by step) the
+ * run had applied by iteration `step`; the schedule of the last one was active.
+ * */
 uint32_t train_changes_count_applied(const train_changes *changes,
                                      const lh_train_result *r, uint64_t step);
-/* Returns how many schedules in `changes` the run had switched to by its last
- * iteration. A run may end within a new schedule's first iteration, which it
- * then does not report. */
+/* Returns how many entries of `changes` (schedule changes, sorted by step) the
+ * run had applied at its end. The last one may be in an iteration that the run
+ * did not complete and does not report. */
 uint32_t train_changes_count_final(const train_changes *changes,
                                    const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
-/* Reads the --events file for the executed pipeline, which is then stored in
- * *own. */
+/* Reads the --events file for the view's pipeline into `changes`. Replaces
+ * *own, which the view then uses, by the pipeline without active events, which
+ * has a link for every event. */
 lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
                             lh_pipeline **own);
 /* Simulates each iteration under its events into *out (free with free()) and
@@ -272,10 +276,10 @@ typedef struct train_iteration_context {
     int64_t predicted_ns; /* under its events; 0: unknown */
 } train_iteration_context;
 
-/* Returns an iteration's tokens per second. */
+/* Returns an iteration's processed tokens per second. */
 double train_tokens_per_s(const lh_iteration *it);
-/* Returns an iteration as JSON: time, loss, schedule and further data in
- * `at`. */
+/* Returns an iteration as JSON: step, time, loss and training statistics, with
+ * the schedule, data path, slow links and predicted time in `at`. */
 json_t *train_iteration_json(const lh_iteration *it,
                              const train_iteration_context *at);
 /* Returns a schedule switch as JSON. `from`: the previous schedule; `path`:

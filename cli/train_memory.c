@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Returns the plan's memory for the rank's device, if known. */
+/* Returns the plan's peak memory for the device of rank `rank`, in bytes; a
+ * negative value if unknown. */
 static int64_t get_planned_bytes(const lh_plan *plan, uint32_t rank)
 {
     if (!plan || plan->n_ranks == 0)

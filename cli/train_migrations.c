@@ -94,8 +94,8 @@ static lh_status read_list(cli *c, const char *option, const char *text,
     return LH_OK;
 }
 
-/* Checks that each migration of layers has a number for each of n chunks and
- * keeps their sum. */
+/* Fails with a usage error unless each --layers-at migration has n numbers, one
+ * per chunk, with the same sum of layers as before. */
 static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->layers.n; i++) {
@@ -117,7 +117,8 @@ static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
-/* Checks that each migration of ranks is a permutation of n ranks. */
+/* Fails with a usage error unless each --places-at migration is a permutation
+ * of the n ranks' places. */
 static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->hosts.n; i++) {
@@ -141,7 +142,8 @@ static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
-/* Finds each chunk's initial layers. */
+/* Determines the initial layers of each chunk, from --layers or the plan, and
+ * stores them in changes->first_layers; neither given: stays NULL. */
 static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
                              train_changes *changes)
 {
@@ -176,7 +178,8 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
-/* Returns the number of pipeline replicas with ranks. */
+/* Returns the number of ranks per pipeline stage: the product of data, context
+ * and tensor degree. */
 static uint32_t count_replicas(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -240,8 +243,8 @@ void train_migrations_fini(train_changes *changes)
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Returns the layers or ranks of the last migration due by `step`; NULL: none,
- * or it was proposed to the run before. */
+/* Returns the layers or ranks of the last migration due by `step` and records
+ * it as proposed; NULL: it was proposed before, or none is due. */
 static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;
@@ -260,8 +263,9 @@ static const uint32_t *get_applied_numbers(const train_migrations *moves)
     return moves->n_applied ? moves->all[moves->n_applied - 1].numbers : NULL;
 }
 
-/* Sets in `to` a layer or rank migration's transfer: relay ranks and duration
- * over the links at that step. Unknown durations count as zero. */
+/* Sets in `to` how a layer or rank migration is transferred at that step:
+ * duration over the links, and ranks that relay the data. Sets nothing without
+ * a duration per rank (--moving). */
 static void find_transfer(train_changes *changes, uint64_t step,
                           lh_reschedule *to)
 {

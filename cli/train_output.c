@@ -125,8 +125,9 @@ static json_t *switches_json(cli *c, const cli_view *v,
     return list;
 }
 
-/* Prints the schedule switches. Returns whether any was applied, so that the
- * times cover the run only in part. */
+/* Prints the run's schedule switches, applied or refused. Returns whether any
+ * was applied, so that predicted and measured times cover only the last
+ * schedule. */
 static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     static const char *const path_words[] = {
@@ -199,8 +200,8 @@ static const char *const exchanges[LH_N_TRAIN_GROUPS] = {
     [LH_TRAIN_GROUP_EXPERT_TENSOR] = "expert_tensor",
 };
 
-/* Checks for an aborted run, whose ranks do not exchange their memory, sent and
- * copied statistics. */
+/* Checks whether the run was aborted: then the ranks have not exchanged their
+ * memory and communication statistics. */
 static bool was_aborted(const lh_train_result *r)
 {
     uint32_t n;
@@ -272,8 +273,8 @@ static json_t *copies_json(const lh_train_result *r)
                      known ? cli_seconds(r->copy_wait_ns) : json_null());
 }
 
-/* Returns the collectives' time by process group in seconds; null after an
- * abort. */
+/* Returns the time in the collectives of each process group as a JSON object,
+ * in seconds; JSON null after an abort. */
 static json_t *exchanges_json(const lh_train_result *r)
 {
     json_t *all = json_object();
@@ -332,8 +333,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     return cli_put_json(c, j);
 }
 
-/* Prints predicted and measured iteration time, and the lateness, for a run
- * with emulated passes. */
+/* Prints predicted and measured iteration time for a run with emulated passes,
+ * and by how much passes began after their predicted start. */
 static void print_timed(cli *c, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
@@ -448,9 +449,9 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ", expert %" PRIu32, l->expert);
 }
 
-/* Prints the mean time of iterations with events, and of all, against the
- * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
- */
+/* Prints the number of iterations with events, and the total measured time
+ * beside the predicted one. predicted_ns: per iteration; NULL for an adaptive
+ * run, which has no prediction. */
 static void print_events(cli *c, const lh_event_timeline *timeline,
                          const int64_t *predicted_ns, const lh_train_result *r)
 {
@@ -521,8 +522,8 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         train_memory_print(c, plan, r);
 }
 
-/* Adds facts about the last iteration (schedule, data path, slow links), which
- * is the displayed one, to the report. */
+/* Adds the last iteration's schedule, data path and slow links to the report,
+ * as the heading of the displayed iteration. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const lh_train_result *r, lh_report *report)
@@ -546,7 +547,7 @@ static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
     return timeline ? lh_event_timeline_state(timeline, step) : 0;
 }
 
-/* Buffer size for format_schedule(), with the end mark. */
+/* Buffer size for a schedule's name and data path, with the end mark. */
 #define FOLLOWED_TEXT 160
 
 /* Writes the schedule at a step to `text`, which it returns. If the run
@@ -639,7 +640,8 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
-/* Returns the report's migration label: which of layers and ranks it moves. */
+/* Returns the report's label for a migration, which names whether layers, ranks
+ * or both move. */
 static const char *get_migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)

@@ -36,8 +36,8 @@ typedef struct watch {
 /* Capacity for the text on completed iterations, in bytes. */
 enum { PROGRESS_TEXT = 100 };
 
-/* Formats the iterations that a failed run had completed, to be added to its
- * error; "": none are known. */
+/* Formats the number of iterations that a failed run has completed into `out`,
+ * as an addition to its error message; "": none is known. */
 static void format_completed(const train_progress *progress,
                              char out[PROGRESS_TEXT])
 {
@@ -52,8 +52,8 @@ static void format_completed(const train_progress *progress,
                  ", the last with loss %.4f", progress->loss);
 }
 
-/* Returns how the run must stop after the interrupts so far: not at all, after
- * the iteration, or at once (callback). */
+/* Returns how the run must stop after the user's interrupts so far: 0 not at
+ * all, 1 after the iteration, 2 at once (callback). */
 static int get_stop_request(void *of)
 {
     run_context *w = of;
@@ -64,7 +64,8 @@ static int get_stop_request(void *of)
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
-/* Shows a completed iteration and adds it to the log (callback). */
+/* Shows the progress after a completed iteration and adds the iteration to the
+ * log (callback). */
 static void show_iteration(void *of, const lh_iteration *it)
 {
     run_context *w = of;
@@ -97,8 +98,8 @@ static void show_iteration(void *of, const lh_iteration *it)
     train_log_add(&w->log, it, w->changes);
 }
 
-/* Returns the schedule change, or layer or rank migration, due at a step; NULL:
- * none (callback). */
+/* Returns the schedule switch, or layer or rank migration, that the options
+ * demand from `step` on; NULL: none (callback). */
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     run_context *w = of;
@@ -166,8 +167,8 @@ static void show_remark(void *of, const char *text)
     cli_note(w->c, "%s", text);
 }
 
-/* Builds the model's options from the command line, checkpoints and data
- * included. */
+/* Fills in the options of the model's training from the command line, into `m`
+ * (data, checkpoints, devices) and `how` (optimizer). */
 static lh_status read_model_options(cli *c, lh_train_model *m,
                                     lh_train_optimizer *how)
 {
@@ -228,7 +229,8 @@ static lh_status read_model_options(cli *c, lh_train_model *m,
                            "--validation must be at least 0 and less than 1");
 }
 
-/* Checks the --device cpu requirements before a schedule is built. */
+/* Fails with a usage error if --device cpu is given without a plan or without
+ * --data. */
 static lh_status check_cpu(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -452,7 +454,8 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
     return status;
 }
 
-/* Returns the message size that --inject's gigabits refer to. */
+/* Returns the message size in bytes that converts gbps values of --inject into
+ * transfer times: the option's, else the plan's, else a default. */
 static uint64_t find_message_bytes(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -461,8 +464,9 @@ static uint64_t find_message_bytes(cli *c, const lh_plan *plan)
     return plan ? lh_train_message_bytes(plan) : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Changes the pipeline for execution: other delays (--inject), higher speed
- * (--speed). Each copy replaces the previous one in *own. */
+/* Changes the view's pipeline for execution: delays from --inject, higher speed
+ * (--speed), or the one under --events. Each copy replaces the previous one in
+ * *own, which the caller frees. */
 static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
                                  train_changes *changes, lh_pipeline **own)
 {

@@ -146,7 +146,7 @@ const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
     return given;
 }
 
-/* Returns the last iteration's step number. */
+/* Returns the step number of the run's last completed iteration. */
 uint64_t train_last_step(const lh_train_result *r)
 {
     return r->n_iterations ? r->iterations[r->n_iterations - 1].step

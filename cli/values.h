@@ -9,7 +9,8 @@
 /* Parses a strict decimal number; false: invalid, or outside least..most. */
 bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
                      uint64_t *out);
-/* Parses "8,8,7": n numbers, each at least `least`; returns their sum. */
+/* Parses n numbers separated by commas, "8,8,7", each at least `least`, into
+ * numbers[]; *sum is their sum. Returns false if the text is invalid. */
 bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
                        uint32_t *numbers, uint64_t *sum);
 /* Parses a finite, non-negative decimal number; *rest points to the text after

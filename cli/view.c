@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Builds the view's schedule by the method `name`, or the best one for "auto";
- * sets the view's method. sub_blocks: parts per W pass. */
+/* Builds the view's schedule by the method `name`, or by the best of all
+ * methods for "auto"; sets the view's method. sub_blocks: parts per W pass. */
 static lh_status make_schedule(cli *c, cli_view *view, const char *name,
                                const cli_model *model, uint32_t sub_blocks)
 {

@@ -38,7 +38,8 @@ lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
 /* Frees a view: schedule, timeline and analysis. */
 void cli_view_fini(cli_view *view);
 
-/* Adds the view's timeline to a report, and its numbers as a table row. */
+/* Adds the view's timeline to the report, and a table row called `label` with
+ * its makespan, bubble and memory. */
 lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
 /* Adds what-if controls to the report page for the view, which must be the
@@ -59,8 +60,9 @@ enum { CLI_MICRO_BATCH_TEXT = LH_MAX_DATACENTERS * 8 };
  * "2/4" with those of each replica group if they are unequal. */
 char *cli_micro_batch_text(const lh_layout *layout,
                            char text[CLI_MICRO_BATCH_TEXT]);
-/* Formats "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, the
- * outermost parallelism. */
+/* Formats a layout into `buffer`, which it returns: "TP 4 PP 4x2 DP 16 mb 1
+ * PP-out", with PP stages x chunks, mb microbatch size; PP-out: the pipeline
+ * crosses the datacenters. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
 /* Capacity for cli_sites_text()'s buffer, in bytes. */
 enum { CLI_SITES_TEXT = 600 };
@@ -82,8 +84,9 @@ char *cli_plan_time(const lh_plan *plan, double ns, char *text);
 const char *cli_time_source_text(const lh_plan *plan);
 /* Capacity for cli_unmeasured_text()'s buffer, in bytes. */
 enum { CLI_UNMEASURED_TEXT = 800 };
-/* Formats the job's profile data that do not apply to the plan; "" if all
- * apply, or without a profile. */
+/* Formats which measured data in the job's profile do not apply to the plan, so
+ * that formulas replace them, into `text`, which it returns; "" if all apply,
+ * or without a profile. */
 const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
 /* Rounds a number to the decimals shown and avoids -0.0. */
 double cli_round_for_text(double value, int decimals);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts the columns in the first `len` bytes, which end at a character
- * boundary. */
+/* Counts the terminal columns of the first `len` bytes, which end at a
+ * character boundary. */
 static size_t columns_to(const char *text, size_t len)
 {
     char small[256];
@@ -31,7 +31,8 @@ static size_t find_next_character(const char *text, size_t at)
     return at;
 }
 
-/* Returns the bytes that fit into `columns`. */
+/* Returns how many bytes at the beginning of `text` fit into `columns` terminal
+ * columns. */
 static size_t count_fitting_bytes(const char *text, size_t columns)
 {
     size_t at = 0;
@@ -60,7 +61,8 @@ static bool may_break(const char *text, size_t at)
     return !(isdigit(after) && word > 0 && word <= 4);
 }
 
-/* Returns the next line's length in bytes, wrapped to `columns`. */
+/* Returns the byte length of the next line, broken where may_break() allows so
+ * that it fits into `columns`. */
 static size_t find_line_end(const char *text, size_t columns)
 {
     const size_t len = count_fitting_bytes(text, columns);
