@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Returns the export target count. */
+/* Returns the number of export targets. */
 LH_API uint32_t lh_n_export_targets(void);
 /* Returns the target's name, such as "pytorch"; NULL: no such target. */
 LH_API const char *lh_export_target_name(lh_export_target target);

@@ -67,8 +67,8 @@ static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
 
 /* --- files for the target ------------------------------------------------- */
 
-/* Adds the file with the target's arguments or recipe. *remarks receives a copy
- * of its comment lines. */
+/* Writes the target's arguments or recipe into the bundle. *remarks receives a
+ * copy of the comment lines in it. */
 static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
                                char **remarks, lh_error *err)
 {
@@ -82,8 +82,9 @@ static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
     return lhi_text_take(&out, remarks, NULL, err);
 }
 
-/* Adds schedule.csv, in form `form`, and stages.json with each stage's modules.
- * Stores in `b` the time that the schedule loses in PyTorch. */
+/* Adds schedule.csv in form `form` (with or without communication actions), and
+ * stages.json with each stage's modules. Sets b->cost_ns, the time that the
+ * schedule loses because PyTorch lacks features. */
 static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
                               lh_pytorch_form form, lh_error *err)
 {

@@ -30,8 +30,8 @@ lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                                lh_error *err);
 /* Frees the memory of launches, but not the struct itself. */
 void lhi_launches_fini(lhi_launches *launches);
-/* Counts the hosts in use in all datacenters before `datacenter`; with
- * n_datacenters, those of the whole job. */
+/* Counts the hosts in use in the datacenters with an index below `datacenter`;
+ * with n_datacenters, in the whole job. */
 uint32_t lhi_launches_hosts_before(const lh_plan *plan,
                                    const lhi_launches *launches,
                                    uint32_t datacenter);

@@ -19,8 +19,8 @@ typedef struct path_walk {
     uint64_t next;    /* next rank */
 } assignment_state;
 
-/* Returns the first GPU of a stage of a replica, counted within its datacenter.
- * *datacenter receives that datacenter. */
+/* Returns the first GPU, numbered within its datacenter, of stage `stage` in
+ * replica `replica`. *datacenter receives the datacenter's index. */
 static uint64_t find_first_gpu(const assignment_state *w, uint32_t stage,
                                uint32_t replica, uint32_t *datacenter)
 {
@@ -81,8 +81,8 @@ static lh_status assign_gpus(assignment_state *w, uint32_t datacenter,
     return LH_OK;
 }
 
-/* Assigns all ranks of the plan to GPUs, in rank order: one tensor and context
- * group after the other. */
+/* Assigns all ranks to GPUs in rank order, one (stage, replica) pair with all
+ * its tensor and context ranks after the other. */
 static lh_status assign_all_ranks(assignment_state *w, lh_error *err)
 {
     const lh_layout *l = w->layout;

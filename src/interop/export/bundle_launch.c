@@ -6,8 +6,8 @@
 
 /* --- environment variables ------------------------------------------------ */
 
-/* Adds the confidence of a link recommendation on a topic, in parentheses, if
- * the plan's file has it. */
+/* Adds the confidence of a link's advice on `topic`, in parentheses, if the
+ * plan has it. */
 static void put_confidence(lhi_text *out, const lh_link_advice *a,
                            lh_advice_topic topic)
 {
@@ -108,8 +108,9 @@ static void put_channels(lhi_text *out, uint32_t channels, int64_t buffer)
                     channels, channels, buffer);
 }
 
-/* Adds NCCL's channels, buffers and sockets as set on the job's links; where
- * links differ, the largest values. Returns false if no link sets channels. */
+/* Adds NCCL's channels, buffers and sockets as the job's links set them; if
+ * links differ, the greatest value of each. Returns false if no link sets
+ * channels. */
 static bool put_job_ends(lhi_text *out, const lh_job *job)
 {
     enum { MOST_THREADS = 16 }; /* MAX_THREADS of NCCL's socket transport */

@@ -227,8 +227,8 @@ static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
     return all;
 }
 
-/* Returns the number of the first run (pass) of a device that starts at `at_ns`
- * or later; the end of its runs if there is none. */
+/* Returns the index of a device's first run (pass) that starts at `at_ns` or
+ * later; the end of its runs if there is none. */
 static uint32_t run_from(const chakra *c, uint32_t device, int64_t at_ns)
 {
     uint32_t low = c->first_run[device], high = c->first_run[device + 1];
@@ -376,9 +376,9 @@ static lh_status connect_nodes(chakra *c, lh_error *err)
 
 /* --- sizes ---------------------------------------------------------------- */
 
-/* Determines a message's bytes and, per chunk, the bytes of collectives per ns,
- * from the plan's cost. A pipeline without a plan has times only: one byte per
- * ns. */
+/* Determines the message size in bytes and, per chunk, the bytes per ns of
+ * gathers and reductions, from the plan's cost. Without a plan, sizes are one
+ * byte per ns. */
 static lh_status find_sizes(chakra *c, lh_error *err)
 {
     const uint32_t n = lh_pipeline_n_chunks(c->pipeline);

@@ -142,8 +142,9 @@ const char *lhi_export_display_name(lh_export_target target);
  * `err` names the obstacle and the planner option that avoids it. */
 lh_status lhi_export_check(const lh_plan *plan, lh_target target,
                            lh_error *err);
-/* The same without schedule, chunk placement and receives, for a plan whose
- * passes another program runs. */
+/* Checks the plan's settings like lhi_export_check(), but not its schedule,
+ * chunk placement and receives, for a plan whose passes another program runs.
+ * */
 lh_status lhi_export_check_settings(const lh_plan *plan, lh_target target,
                                     lh_error *err);
 

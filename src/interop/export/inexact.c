@@ -21,8 +21,8 @@ typedef struct search {
     uint32_t n, room;
 } search;
 
-/* Adds setting `key` to the list of settings that the target cannot express,
- * with the reason. Counts it also if the list is full. */
+/* Adds the model setting `key`, with the reason, to the list of settings that
+ * the export target cannot express. Counts it also if the list is full. */
 static void add_setting(search *s, const char *key, const char *reason)
 {
     if (s->n < s->room)
@@ -30,8 +30,8 @@ static void add_setting(search *s, const char *key, const char *reason)
     s->n++;
 }
 
-/* Adds setting `key` with its reason to the list of settings that the target
- * cannot express, if `differs`. */
+/* If `differs`, adds the model setting `key` with its reason to the list of
+ * settings that the export target cannot express. */
 static void add_setting_if(search *s, bool differs, const char *key,
                            const char *reason)
 {
@@ -39,8 +39,8 @@ static void add_setting_if(search *s, bool differs, const char *key,
         add_setting(s, key, reason);
 }
 
-/* Adds the settings of rotary positions and their scaling in which Megatron
- * differs from the model. */
+/* Adds the model's rotary position settings that Megatron cannot express, such
+ * as its scaling, to the list of inexpressible settings. */
 static void find_rotary(search *s)
 {
     const lh_model *m = s->m;
@@ -99,8 +99,8 @@ static void find_rotary(search *s)
                    "its YaRN requires mscale with it");
 }
 
-/* Adds the attention settings in which Megatron differs from the model:
- * biases, norms and chunks. */
+/* Adds the model's attention settings that Megatron cannot express (biases,
+ * norms and chunks) to the list of inexpressible settings. */
 static void find_attention(search *s)
 {
     const lh_model *m = s->m;
@@ -115,8 +115,8 @@ static void find_attention(search *s)
                    "a window ends at each token, not at the end of a chunk");
 }
 
-/* Adds the kinds of attention that longhaul exports for no target, such as
- * linear attention, if the model has them. */
+/* Adds the model's kinds of attention that no export target can express, such
+ * as linear attention, to the list of inexpressible settings. */
 static void find_attention_kinds(search *s)
 {
     const char *reason = "the export has only attention to all tokens, windows "
@@ -130,8 +130,8 @@ static void find_attention_kinds(search *s)
                    "the export's experts have inputs of the hidden size");
 }
 
-/* Adds the norm settings in which Megatron differs from the model: kind,
- * placement and epsilon. */
+/* Adds the model's norm settings that Megatron cannot express (kind, placement,
+ * epsilon) to the list of inexpressible settings. */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
@@ -147,8 +147,8 @@ static void find_norms(search *s)
         "norms of latents have it, too, and the model's have 1e-6");
 }
 
-/* Adds the activation function, its offset and its limit if Megatron differs
- * from the model. */
+/* Adds the model's activation function, its offset and its limit, as far as
+ * Megatron cannot express them, to the list of inexpressible settings. */
 static void find_activation(search *s)
 {
     const lh_model *m = s->m;
@@ -173,8 +173,8 @@ static void find_activation(search *s)
                    "only quick_gelu has an offset and a limit");
 }
 
-/* Adds the expert selection settings in which Megatron differs from the model:
- * score normalisation and groups. */
+/* Adds the model's expert selection settings that Megatron cannot express
+ * (score normalisation, groups) to the list of inexpressible settings. */
 static void find_router(search *s)
 {
     const lh_model *m = s->m;
@@ -200,8 +200,8 @@ static void find_router(search *s)
                              "model's by their best");
 }
 
-/* Adds all settings of the model in which Megatron-LM or Megatron-Bridge
- * differs. */
+/* Adds all model settings that Megatron-LM or Megatron-Bridge, the export
+ * target, cannot express to the list of inexpressible settings. */
 static void find_megatron(search *s)
 {
     const lh_model *m = s->m;
@@ -228,8 +228,9 @@ lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *m)
                                     : LHI_TORCHTITAN_LLAMA3;
 }
 
-/* Adds the biases in which torchtitan's model class differs from the model:
- * gpt-oss has all, other classes none. */
+/* Adds the model's biases that torchtitan's model class `class` cannot express
+ * to the list of inexpressible settings: gpt-oss has all biases, other classes
+ * none. */
 static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -244,8 +245,8 @@ static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
                    reason);
 }
 
-/* Adds the attention and position settings in which torchtitan's model class
- * differs from the model. */
+/* Adds the model's attention and position settings that torchtitan's model
+ * class `class` cannot express to the list of inexpressible settings. */
 static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -299,8 +300,8 @@ static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
                        "its gpt-oss has the temperature of factor alone");
 }
 
-/* Adds the norm and MLP settings in which torchtitan's model class differs from
- * the model. */
+/* Adds the model's norm and MLP settings that torchtitan's model class `class`
+ * cannot express to the list of inexpressible settings. */
 static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -329,8 +330,8 @@ static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
                    "only its gpt-oss has a limit");
 }
 
-/* Adds the settings of experts and their selection in which torchtitan's model
- * class differs from the model. */
+/* Adds the model's expert settings that torchtitan's model class `class` cannot
+ * express to the list of inexpressible settings. */
 static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
                                     const lh_job *job)
 {
@@ -364,8 +365,8 @@ static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
                    "experts are balanced by biases, without a loss");
 }
 
-/* Adds all settings of the model in which torchtitan's most similar model class
- * differs. */
+/* Adds all model settings that torchtitan's most similar model class cannot
+ * express to the list of inexpressible settings. */
 static void find_torchtitan(search *s, const lh_job *job)
 {
     const lhi_torchtitan_class class = lhi_export_torchtitan_class(s->m);

@@ -93,8 +93,8 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
     }
 }
 
-/* Computes the least and the greatest number of parameters of a chunk on a GPU,
- * including the embedding and the head. */
+/* Computes the parameter counts of the smallest and of the largest chunk on one
+ * GPU, with the embedding and the head, into *least and *most. */
 static void find_chunk_sizes(const lh_plan *plan, double *least, double *most)
 {
     const lh_model *m = plan->job->model;

@@ -66,15 +66,16 @@ typedef struct recipe {
     lhi_text parts[LHI_N_BRIDGE_PARTS];
 } recipe;
 
-/* Adds the line `field=value,` to a configuration object of the recipe. */
+/* Adds the line `field=value,` to the configuration object `part` of the Python
+ * recipe. */
 static void put_field(recipe *r, lhi_bridge_object part, const char *field,
                       const char *value)
 {
     lhi_text_printf(&r->parts[part], "            %s=%s,\n", field, value);
 }
 
-/* Adds the field name for an argument: the row's own, or the argument's name
- * with '_' for '-'. */
+/* Adds the recipe's field name for an argument: the one in its table row, or
+ * the argument's name with '_' for '-'. */
 static void put_field_name(lhi_text *out, const lhi_bridge_field *row)
 {
     const char *name = row->field ? row->field : row->argument;
@@ -237,8 +238,9 @@ static void put_precision(recipe *r)
               fp16 ? "False" : "True");
 }
 
-/* Adds the size of gradient buckets if their number is given, since Bridge has
- * only the size. Megatron-LM divides a GPU's parameters by that number. */
+/* Adds the size of gradient buckets, in parameters, if the arguments give their
+ * number: Bridge has no field for it. The size is a GPU's parameters divided by
+ * that number, as in Megatron-LM. */
 static void put_bucket_size(recipe *r)
 {
     const lh_plan *plan = r->plan;

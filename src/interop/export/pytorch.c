@@ -9,9 +9,10 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 
-/* Builds a copy of the pipeline in which the passes of a pair run as one, as in
- * PyTorch, if they do not in the pipeline itself. LH_EUNSUPPORTED: passes
- * launch data-parallel operations, which excludes pairs. */
+/* Builds a copy of the pipeline in which each overlapped pair (F and B of one
+ * device as one pass) has a duration, as PyTorch runs it as one action.
+ * LH_EUNSUPPORTED: a pass launches data-parallel operations, which pairs
+ * exclude. */
 static lh_status join_pairs(const lh_pipeline *pipeline, lh_pipeline **out,
                             lh_error *err)
 {
@@ -27,7 +28,8 @@ static lh_status join_pairs(const lh_pipeline *pipeline, lh_pipeline **out,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Checks whether the schedule has overlapped pairs. */
+/* Checks whether the schedule has overlapped pairs (F and B of one device that
+ * run as one pass). */
 static bool has_pairs(const lh_schedule *schedule)
 {
     for (uint32_t d = 0; d < lh_schedule_n_devices(schedule); d++) {

@@ -30,8 +30,8 @@ typedef struct comms {
     uint32_t n_chunks;
 } comms;
 
-/* Returns a device's first run that starts at `at_ns` or later; the end of its
- * runs if there is none. */
+/* Returns the index of a device's first run (executed pass) that starts at
+ * `at_ns` or later; the end of its runs if there is none. */
 static uint32_t find_run_from(const comms *m, uint32_t device, int64_t at_ns)
 {
     uint32_t low = m->first[device], high = m->first[device + 1];
@@ -52,8 +52,8 @@ static bool is_same_pass(const lh_pass *a, const lh_pass *b)
            a->kind == b->kind;
 }
 
-/* Returns the run before which a message can be sent: the one after its
- * producer, even if that takes no time. */
+/* Returns the index of the first run (executed pass) before which the message
+ * can be sent: the one after its producer, even if that takes no time. */
 static uint32_t find_run_after_producer(const comms *m,
                                         const lh_trace_message *message)
 {
@@ -66,15 +66,17 @@ static uint32_t find_run_after_producer(const comms *m,
     return at;
 }
 
-/* Checks whether run `r` is the B of an overlapped pair. */
+/* Checks whether run `r` (an executed pass) is the B of an overlapped pair,
+ * which PyTorch runs together with the preceding F. */
 static bool ends_pair(const comms *m, uint32_t r)
 {
     return r < m->trace->n_runs && m->trace->runs[r].pass.overlapped &&
            m->trace->runs[r].pass.kind == LH_B;
 }
 
-/* Appends an action on a message to those of a device, before run `before`, or
- * after the pair that this run ends. `at_ns` orders the actions there. */
+/* Appends a send, receive or wait for `message` to a device's actions, before
+ * run (pass) `before`, or after it if it is the B of an overlapped pair.
+ * `at_ns` orders the actions before one run. */
 static void add_action(comms *m, uint32_t device, uint32_t before,
                        uint32_t message, enum action_kind kind, int64_t at_ns)
 {
@@ -87,8 +89,8 @@ static void add_action(comms *m, uint32_t device, uint32_t before,
                                   .kind = kind};
 }
 
-/* Compares actions for qsort(): by device, run and time, so that both ends of a
- * link have the same order. */
+/* Compares communication actions by device, following run (pass) and time, for
+ * qsort(), so that both ends of a link have the same order. */
 static int compare_actions(const void *a, const void *b)
 {
     const action *x = a, *y = b;
@@ -110,7 +112,8 @@ static void begin_cell(lhi_text *out)
         lhi_text_puts(out, ",");
 }
 
-/* Adds the cell of a send, receive or wait, such as 1SEND_F0. */
+/* Adds the CSV cell of a communication action: a send, receive or wait, such as
+ * 1SEND_F0. */
 static void put_action(lhi_text *out, const comms *m, const action *a)
 {
     static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
@@ -123,7 +126,8 @@ static void put_action(lhi_text *out, const comms *m, const action *a)
                     forward ? 'F' : 'B', of->microbatch);
 }
 
-/* Adds UNSHARD before a chunk's first pass. */
+/* Adds the CSV action UNSHARD (gathers a chunk's FSDP parameters) before the
+ * chunk's first pass; nothing later. */
 static void put_unshard(lhi_text *out, comms *m, uint32_t chunk)
 {
     if (m->begun[chunk])
@@ -133,9 +137,9 @@ static void put_unshard(lhi_text *out, comms *m, uint32_t chunk)
     m->begun[chunk] = true;
 }
 
-/* Adds the cell of a pass, or of an overlapped pair at its F. Adds UNSHARD
- * before a chunk's first pass, and RESHARD and the gradient reduction after its
- * last. */
+/* Adds the CSV cell of a pass, or of an overlapped pair at its F. UNSHARD
+ * (parameter gather) precedes a chunk's first pass; RESHARD and the gradient
+ * reduction follow its last. */
 static void put_run(lhi_text *out, comms *m, const lh_trace_run *run)
 {
     const lh_pass *pass = &run->pass;
@@ -178,8 +182,8 @@ static void put_rows(lhi_text *out, comms *m)
     }
 }
 
-/* Finds the places of all sends, receives and waits between the passes, and
- * sorts them for put_rows(). Also counts the backward passes per chunk. */
+/* Determines the position of all sends, receives and waits between the passes,
+ * and sorts them for put_rows(). Also counts the backward passes per chunk. */
 static void place_actions(comms *m)
 {
     const lh_trace *t = m->trace;

@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Returns a check's status; adds the remedy to its reason. */
+/* Returns a check's result `status`; on failure formats its reason `why` and
+ * the planner option that avoids it into `err`. */
 static lh_status add_remedy(lh_status status, const lh_error *why,
                             lh_target target, lh_error *err)
 {
@@ -96,7 +97,8 @@ static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
     r->next += n;
 }
 
-/* Returns the datacenter of a stage in a group of replicas. */
+/* Returns the index of the datacenter in which a group of replicas runs stage
+ * `stage`. */
 static uint32_t find_datacenter(const lh_site_group *group, uint32_t stage)
 {
     uint32_t i = 0;

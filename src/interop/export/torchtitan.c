@@ -22,8 +22,8 @@
 /* Writes a stage's module by torchtitan's name. */
 typedef void put_module(lhi_text *out, const char *comma, const char *name);
 
-/* Passes the names of a chunk's modules to put(): embedding, layers, norm and
- * head, as far as it has them. */
+/* Passes torchtitan's names for the modules of a chunk (embedding, layers, norm
+ * and head, as far as it has them) to the callback put(). */
 static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
                         put_module *put)
 {
@@ -52,7 +52,7 @@ static void put_json_module(lhi_text *out, const char *comma, const char *name)
     lhi_text_printf(out, "%s\n      \"%s\"", comma, name);
 }
 
-/* Adds `comma` and a module's name. */
+/* Adds `comma` and a module's name without quotes. */
 static void put_plain_module(lhi_text *out, const char *comma, const char *name)
 {
     lhi_text_printf(out, "%s%s", comma, name);

@@ -39,7 +39,8 @@ static const class_names classes[] = {
 
 /* --- constants --- */
 
-/* Adds the line "NAME = VALUE" to the Python module, with an integer. */
+/* Adds the line "NAME = VALUE" with an integer to the exported Python module.
+ * */
 static void put_count(lhi_text *out, const char *name, uint64_t value)
 {
     lhi_text_printf(out, "%s = %" PRIu64 "\n", name, value);

@@ -143,8 +143,8 @@ static bool is_text(const cursor *bytes, const char *text)
 
 /* --- nodes ---------------------------------------------------------------- */
 
-/* Returns a duration as read; INT64_MAX, which check_node() rejects, if it is
- * above the range of int64_t. */
+/* Returns a duration in ns as int64_t; INT64_MAX, which check_node() rejects,
+ * if it is above that type's range. */
 static int64_t limit_duration(int64_t ns)
 {
     return ns < 0 ? INT64_MAX : ns;
@@ -387,8 +387,9 @@ static int compare_groups(const void *a, const void *b)
     return group ? group : compare_numbers(x->index, y->index);
 }
 
-/* Compares collectives by process group, then by ordinal (number on their
- * rank), then by position, for qsort(). */
+/* Compares collectives by process group, then by ordinal (their number among
+ * the group's collectives on one rank), then by position in all files, for
+ * qsort(). */
 static int compare_meetings(const void *a, const void *b)
 {
     const key *x = a, *y = b;

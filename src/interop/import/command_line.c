@@ -175,9 +175,9 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Reads a launcher's integer option such as "--nnodes", spelled with '-' or
- * '_', from the first `n` words. Returns `usual` without it, and 0 if its value
- * is not a positive integer. */
+/* Reads a launcher's integer option called `name`, such as "--nnodes", spelled
+ * with '-' or '_', from the first `n` words. Returns `usual` if it is not
+ * given; 0 if its value is not a positive integer. */
 static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
                                     const char *name, uint32_t usual)
 {

@@ -27,7 +27,8 @@ typedef struct walker {
     uint32_t n_notes;
 } walker;
 
-/* Returns the first rule that matches the key, or NULL. */
+/* Returns the first rule (treatment of one key, or of all keys in a section)
+ * that matches the key, or NULL. */
 static const lhi_config_rule *find_rule(const walker *w, const char *key)
 {
     for (size_t i = 0; i < w->n_rules; i++) {
@@ -40,7 +41,8 @@ static const lhi_config_rule *find_rule(const walker *w, const char *key)
     return NULL;
 }
 
-/* Checks whether the rules have keys in a section `key`. */
+/* Checks whether any rule is for a key in the section `key`, so that an empty
+ * section is not an unknown key. */
 static bool is_section(const walker *w, const char *key)
 {
     const size_t len = strlen(key);
@@ -57,8 +59,8 @@ static void add_key(lhi_text *list, const char *key)
     lhi_text_printf(list, "%s%s", list->len ? ", " : "", key);
 }
 
-/* Adds a key to the note with the text `why`, which lists all keys that have
- * it. */
+/* Adds a key to the note with the text `why`: keys with the same text share one
+ * note, printed at the end. */
 static void add_note(walker *w, const char *key, const char *why)
 {
     uint32_t i = 0;
@@ -73,8 +75,8 @@ static void add_note(walker *w, const char *key, const char *why)
     add_key(&w->notes[i].keys, key);
 }
 
-/* Records a key as ignored or, if `rule` is for a whole section, the section,
- * once. */
+/* Records the key as ignored in the imported job; if `rule` is for a whole
+ * section, records the section instead, once. */
 static void ignore(walker *w, const lhi_config_rule *rule, const char *key)
 {
     char name[MOST_KEY];
@@ -90,9 +92,9 @@ static void ignore(walker *w, const lhi_config_rule *rule, const char *key)
     lhi_import_ignore(w->in, name);
 }
 
-/* Handles a key whose value is a scalar, a list or an empty map, by its rule:
- * reads, ignores or rejects it, or adds a note. An empty section is an absent
- * one. LH_EUNSUPPORTED: the rule rejects the key. */
+/* Treats a key whose value is a scalar, a list or an empty map by its rule:
+ * reads it, ignores it, or collects a note. Treats a null, or an empty section,
+ * as absent. LH_EUNSUPPORTED: the rule rejects the key. */
 static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
                            lh_error *err)
 {
@@ -118,8 +120,8 @@ static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
     return LH_OK;
 }
 
-/* Handles all keys of a map by their rules, recursively; `before` is the map's
- * path. */
+/* Treats each key of a map by its rule (read, ignore, note or reject),
+ * recursively; `before` is the path of the map, a prefix of its keys. */
 static lh_status read_map(walker *w, const lhi_node *map, const char *before,
                           lh_error *err)
 {
@@ -134,8 +136,8 @@ static lh_status read_map(walker *w, const lhi_node *map, const char *before,
     return LH_OK;
 }
 
-/* Records the collected notes in the job, and one on the unknown keys, which
- * names `program`. */
+/* Records the collected notes in the imported job, and one that lists the keys
+ * unknown to longhaul, which names `program`. */
 static void write_notes(walker *w, const char *program)
 {
     for (uint32_t i = 0; i < w->n_notes; i++)

@@ -253,8 +253,8 @@ static lh_status get_bool(const deepspeed *d, deepspeed_key key, bool *out,
     return LH_OK;
 }
 
-/* Records for each key of the job the DeepSpeed key that sets it, for messages.
- */
+/* Records for each key of the job the DeepSpeed key that sets it, so that error
+ * messages name that key. */
 static lh_status add_origins(const deepspeed *d, lh_error *err)
 {
     static const struct {
@@ -461,9 +461,10 @@ typedef struct batch_sizes {
     uint32_t global, micro, steps;
 } batch_sizes;
 
-/* Determines the GPU and replica counts: from the given machines, else from the
- * batch sizes `b`. LH_EINPUT: neither gives it, or it is not a multiple of
- * tensor x pipeline. */
+/* Determines GPU and replica counts: from the machines in the options, else
+ * from the batch sizes `b` (global / (microbatch x accumulation steps)).
+ * LH_EINPUT: neither gives it, or GPUs are not a multiple of tensor x pipeline.
+ * */
 static lh_status find_replicas(const deepspeed *d,
                                const lh_import_options *options,
                                const batch_sizes *b, lh_error *err)
@@ -492,8 +493,8 @@ static lh_status find_replicas(const deepspeed *d,
     return LH_OK;
 }
 
-/* Fails with LH_EINPUT because the batch sizes `b` (0: could not be derived) do
- * not match the replica count. */
+/* Fails with LH_EINPUT: the batch sizes `b` (0: not given and not derivable)
+ * contradict each other or the replica count. */
 static lh_status fail_batch(const deepspeed *d, const batch_sizes *b,
                             lh_error *err)
 {
@@ -599,6 +600,8 @@ static lh_status build_job(const deepspeed *d, const lh_import_options *options,
     return read_batch(d, options, err);
 }
 
+/* Reads a DeepSpeed configuration (JSON) called `name` in messages into the
+ * imported job `in`: model, training, framework and layout. */
 lh_status lhi_import_deepspeed_text(const char *text, size_t len,
                                     const char *name,
                                     const lh_import_options *options,

@@ -32,8 +32,8 @@ typedef struct owned_import {
     lhi_arena *mem;
 } owned_import;
 
-/* Copies `n` NUL-terminated texts from `text` into `mem`, and returns an array
- * of them; NULL if memory runs out. */
+/* Copies the `n` NUL-terminated strings that are stored one after the other in
+ * `text` into `mem`, and returns an array of them; NULL if memory runs out. */
 static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
                                       uint32_t n)
 {

@@ -91,20 +91,23 @@ void lhi_import_ignore(lhi_imported_job *in, const char *name);
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
     LHI_PRINTF(2, 3);
 
-/* Records the key that stands for an argument of Megatron-LM in the input; the
- * last one counts. */
+/* Records that Megatron-LM's `argument` was derived from the input's key `key`,
+ * which messages name instead. A later record for the argument replaces an
+ * earlier one. */
 lh_status lhi_import_add_name(lhi_imported_job *in, const char *argument,
                               const char *key, lh_error *err);
-/* Returns the key that stands for an argument, or NULL. */
+/* Returns the key of the user's input from which Megatron-LM's `argument` was
+ * derived, for messages; NULL: none is recorded. */
 const char *lhi_import_find_name(const lhi_imported_job *in,
                                  const char *argument);
-/* Copies a message to `out`, with the input's keys for arguments ("--name"). */
+/* Copies the message `text` to `out` and replaces Megatron-LM's arguments in it
+ * ("--name") by the input keys from which they were derived. */
 void lhi_import_rename(const lhi_imported_job *in, const char *text, char *out,
                        size_t size);
 
-/* Records which input sets the job's key `path`. Messages about the key then
- * give the input's file, line and name. Of several inputs for a key the first
- * given one counts. */
+/* Records that input `key` sets the job's key `path`; errors about the job's
+ * key then give the input's file, line and name. If several inputs are
+ * recorded, the first one that is given applies. */
 lh_status lhi_import_add_origin(lhi_imported_job *in, const char *path,
                                 lhi_input_key key, lh_error *err);
 
@@ -116,8 +119,9 @@ typedef lh_status lhi_import_fn(const char *text, size_t len, const char *name,
 /* Checks whether two models have the same shape: sizes, experts and kinds of
  * layers. Ignores names and other constants. */
 bool lhi_has_same_shape(const lh_model *a, const lh_model *b);
-/* Replaces the model by the first preset of the same shape, if any, and sets
- * its name. If `is_same` is given, it must also return true. */
+/* Replaces the imported model by the first preset of the same shape for which
+ * is_same(preset, model) is true, and takes its name; keeps the model if there
+ * is none. `is_same` NULL: the shape suffices. */
 void lhi_import_name_model(lhi_imported_job *in,
                            bool is_same(const lh_model *preset,
                                         const lh_model *model));

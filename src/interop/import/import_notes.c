@@ -46,8 +46,9 @@ lh_status lhi_import_add_name(lhi_imported_job *in, const char *argument,
     return LH_OK;
 }
 
-/* Writes the key in the user's input that stands for Megatron-LM's `argument`
- * to `out`: a listed one, else the argument's name in its section. */
+/* Writes the input key from which Megatron-LM's `argument` was derived to
+ * `out`: the recorded one, else the argument's name in the input's default
+ * section. */
 static void print_name(const lhi_imported_job *in, const char *argument,
                        char *out, size_t size)
 {

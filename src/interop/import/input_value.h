@@ -22,21 +22,21 @@ typedef struct lhi_input_key {
     const lhi_input_value *value;
 } lhi_input_key;
 
-/* Fails with `code` and "file:line: --name: message". Leaves out the line if
- * the value is not in the file. */
+/* Fails with `code` and "file:line: --name: message" about an input value;
+ * omits the line if the file does not give the value. */
 lh_status lhi_input_value_fail(lhi_input_key key, lh_status code, lh_error *err,
                                const char *format, ...) LHI_PRINTF(4, 5);
-/* Reads an integer in least..most. Like the next two functions, leaves *out
- * unchanged if no value is given.
- * LH_EINPUT: the value is not such an integer. */
+/* Reads an integer in least..most into *out, unchanged if no value is given.
+ * LH_EINPUT: the value is not in this range or no integer. */
 lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least,
                                       int64_t most, int64_t *out,
                                       lh_error *err);
-/* Reads a finite number. LH_EINPUT: the value is not one. */
+/* Reads a finite number into *out, unchanged if no value is given. LH_EINPUT:
+ * the value is not one. */
 lh_status lhi_input_value_get_real(lhi_input_key key, double *out,
                                    lh_error *err);
-/* Reads a name from the NULL-terminated list `names`; *out is its index.
- * LH_EINPUT: the value is not in the list. */
+/* Reads a name from the NULL-terminated list `names`; *out is its index,
+ * unchanged if no value is given. LH_EINPUT: the value is not in the list. */
 lh_status lhi_input_value_get_choice(lhi_input_key key,
                                      const char *const *names, uint32_t *out,
                                      lh_error *err);

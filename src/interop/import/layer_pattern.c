@@ -45,8 +45,8 @@ static bool read_list(list_parser *l)
     return true;
 }
 
-/* Repeats the numbers from index `first` on until there are `times` copies; 0
- * removes them. Returns false if they do not fit. */
+/* Repeats the parsed numbers from index `first` on until they occur `times`
+ * times; 0 removes them. Returns false if they exceed the list's capacity. */
 static bool repeat_numbers(list_parser *l, uint32_t first, uint32_t times)
 {
     const uint32_t len = l->n - first;
@@ -158,8 +158,8 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
     return true;
 }
 
-/* Checks whether, from layer `first` on, exactly every n-th layer is not set in
- * `is`; n = 0: none. */
+/* Checks whether `is`, the flags of layers with windows, is false exactly at
+ * every n-th layer (i % n == n - 1) from layer `first` on; n = 0: nowhere. */
 static bool is_full_at_interval(const bool *is, uint32_t layers, uint32_t first,
                                 uint32_t n)
 {
@@ -169,8 +169,9 @@ static bool is_full_at_interval(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
-/* Finds n such that, from layer `first` on, exactly every n-th layer is not set
- * in `is`; 0: all are set. Returns false if there is no such n. */
+/* Finds n such that `is`, the flags of layers with windows, is false exactly at
+ * every n-th layer (i % n == n - 1) from layer `first` on; n = 0: nowhere.
+ * Returns false if there is no such n. */
 static bool find_full_interval(const bool *is, uint32_t layers, uint32_t first,
                                uint32_t *n)
 {

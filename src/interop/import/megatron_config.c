@@ -32,8 +32,8 @@ typedef struct word_list {
     uint32_t n;
 } word_list;
 
-/* Appends a copy of a word, and marks its line and its first shell expansion.
- */
+/* Appends a copy of a word to the command line, with its line number and the
+ * position of its first shell expansion. */
 static lh_status add_word(word_list *w, const char *text, size_t len,
                           uint32_t line, lh_error *err)
 {

@@ -276,14 +276,15 @@ lh_status lhi_megatron_read_pattern(const lhi_megatron *m, lhi_imported_job *in,
  * LH_EUNSUPPORTED: a job cannot express the layers. */
 lh_status lhi_megatron_read_mixers(const lhi_megatron *m, lhi_imported_job *in,
                                    lh_error *err);
-/* Returns the argument that gives the layer pattern of a hybrid model. */
+/* Returns the argument that gives a hybrid model's layer pattern: the current
+ * one, or an older name if that is given. */
 lhi_megatron_key lhi_megatron_pattern_key(const lhi_megatron *m);
 /* Reads the vocabulary size; without one infers it from the tokenizer, with a
  * note. Notes padding that is modelled differently. */
 lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,
                                        lhi_imported_job *in, lh_error *err);
-/* Derives the model from the arguments, after all are read; `given` replaces it
- * unless it is NULL. */
+/* Builds the imported job's model from the arguments, which must all have been
+ * read; `given`, the model from --model, replaces it unless NULL. */
 lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
                                    lhi_imported_job *in, lh_error *err);
 /* Builds the job of a command line: model, degrees, training, framework and

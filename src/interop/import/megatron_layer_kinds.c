@@ -18,7 +18,8 @@ lhi_megatron_key lhi_megatron_pattern_key(const lhi_megatron *m)
                : LHI_ARG_HYBRID_LAYER_PATTERN;
 }
 
-/* Fails for a letter that is no layer that longhaul models. */
+/* Fails because `letter`, in the layer pattern of argument `key`, stands for a
+ * kind of layer that longhaul does not model. */
 static lh_status fail_letter(const lhi_megatron *m, lhi_megatron_key key,
                              char letter, lh_error *err)
 {
@@ -34,7 +35,8 @@ static lh_status fail_letter(const lhi_megatron *m, lhi_megatron_key key,
         letter);
 }
 
-/* Checks that the `n` letters at `at` are layers that longhaul models. */
+/* Checks that the first `n` letters at `at`, in the layer pattern of argument
+ * `key`, stand for kinds of layers that longhaul models. */
 static lh_status check_letters(const lhi_megatron *m, lhi_megatron_key key,
                                const char *at, size_t n, lh_error *err)
 {
@@ -42,8 +44,9 @@ static lh_status check_letters(const lhi_megatron *m, lhi_megatron_key key,
     return good < n ? fail_letter(m, key, at[good], err) : LH_OK;
 }
 
-/* Reads the prediction modules of a pattern, which follow its first slash:
- * all have the same layers. Sets their number and *module, the layers. */
+/* Reads the prediction modules (for multi-token prediction) after the pattern's
+ * first slash. Sets their number in `model` and their layer letters, equal in
+ * all modules, in *module. */
 static lh_status read_modules(const lhi_megatron *m, const char *text,
                               lh_model *model, lhi_arena *mem, char **module,
                               lh_error *err)
@@ -127,7 +130,8 @@ typedef struct size_argument {
     uint32_t least, *to;
 } size_argument;
 
-/* Reads `n` integer arguments; absent ones leave their members unchanged. */
+/* Reads the `n` integer arguments in `rows` into the members to which they
+ * point; an argument that is not given leaves its member unchanged. */
 static lh_status read_sizes(const lhi_megatron *m, const size_argument *rows,
                             size_t n, lh_error *err)
 {
@@ -188,8 +192,8 @@ static lh_status read_linear(const lhi_megatron *m, lh_model *model,
     return LH_OK;
 }
 
-/* Reads the layers with gated delta networks, "3" or a list.
- * LH_EUNSUPPORTED: a job cannot express them. */
+/* Reads which layers are gated delta networks (linear attention): "3" (all but
+ * every third layer) or a list. LH_EUNSUPPORTED: a job cannot express them. */
 static lh_status read_linear_layers(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err)
 {
@@ -216,7 +220,8 @@ static lh_status read_linear_layers(const lhi_megatron *m, lhi_imported_job *in,
     return read_linear(m, model, err);
 }
 
-/* Reads the indexer of sparse attention. */
+/* Reads the sizes of sparse attention's indexer (which selects the keys for
+ * each query); all are required. LH_EINPUT: without latent attention. */
 static lh_status read_indexer(const lhi_megatron *m, lh_model *model,
                               lh_error *err)
 {
@@ -235,7 +240,9 @@ static lh_status read_indexer(const lhi_megatron *m, lh_model *model,
     return LH_OK;
 }
 
-/* Reads --experimental-attention-variant. */
+/* Reads --experimental-attention-variant: gated delta networks, with their
+ * layers, or sparse attention ("dsa"), with its indexer. LH_EUNSUPPORTED: gdn2.
+ * */
 static lh_status read_variant(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Checks that the model is a decoder of GPT's kind or a hybrid one, which needs
- * a layer pattern. */
+/* Checks that the model provider is gpt, or mamba or hybrid with a layer
+ * pattern. LH_EUNSUPPORTED: another one; LH_EINPUT: the pattern is missing. */
 static lh_status check_provider(const lhi_megatron *m, lh_error *err)
 {
     const lhi_megatron_key key = LHI_ARG_MODEL_PROVIDER;
@@ -609,8 +609,8 @@ bool lhi_has_same_shape(const lh_model *a, const lh_model *b)
            has_same_experts(a, b) && has_same_layers(a, b);
 }
 
-/* Checks whether a model has YaRN without latent attention, which no arguments
- * express. */
+/* Checks whether a model has YaRN scaling without latent attention, for which
+ * Megatron-LM has no arguments. */
 static bool has_unimported_yarn(const lh_model *m)
 {
     return m->rope_scaling && m->rope_scaling->type == LH_ROPE_YARN &&
@@ -633,8 +633,9 @@ static bool has_same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
                      a->fractional_range == b->fractional_range;
 }
 
-/* Checks whether a preset has the constants that the arguments give and that do
- * not affect time or memory. YaRN that no arguments express is ignored. */
+/* Checks whether a preset has the same constants without effect on time or
+ * memory (such as epsilons) as the arguments give. Ignores YaRN scaling that no
+ * arguments express. */
 static bool has_same_constants(const lh_model *preset, const lh_model *model)
 {
     return lh_model_norm_epsilon(preset) == lh_model_norm_epsilon(model) &&

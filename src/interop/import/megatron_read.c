@@ -127,7 +127,8 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
 
 /* --- lookup --------------------------------------------------------------- */
 
-/* Returns the row of an argument; LHI_N_ARGS: none. */
+/* Returns the index of an argument, by its name without dashes, in the table of
+ * supported arguments; LHI_N_ARGS: not in the table. */
 static uint32_t find_row(const char *name)
 {
     uint32_t i = 0;
@@ -160,7 +161,7 @@ static lh_status add_unknown(reader *r, const option *o, lh_error *err)
     return LH_OK;
 }
 
-/* Handles an argument without a counterpart in the job. Rejects it, notes its
+/* Treats an argument that the job cannot represent: rejects it, notes its
  * effect, or records it as ignored or unknown. */
 static lh_status read_unmapped(reader *r, const lhi_command_line_word *word,
                                option *o, lh_error *err)

@@ -19,9 +19,9 @@ typedef struct stages {
     const char *wrong; /* error, or NULL */
 } stages;
 
-/* Adds one letter of --pipeline-model-parallel-layout to the stages: | next
- * stage, E embedding, t decoder layer, m prediction layer, L loss. Errors are
- * in s->wrong. */
+/* Adds the layout letter `kind` of --pipeline-model-parallel-layout to the
+ * stages: | next stage, E embedding, t decoder layer, m prediction layer, L
+ * loss. Sets s->wrong on an error. */
 static void add_letter(stages *s, char kind)
 {
     switch (kind) {
@@ -201,8 +201,9 @@ typedef struct split {
     bool embedding, loss; /* count as a layer */
 } split;
 
-/* Reads the arguments that divide the layers over ranks and virtual stages:
- * layers of the ends, stages per rank, layers per stage. */
+/* Reads the arguments that divide the layers over ranks and virtual stages into
+ * `s`: layers of the first and last rank, stages per rank, layers per stage,
+ * and whether embedding and loss count as layers. */
 static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                             split *s, lh_error *err)
 {
@@ -289,8 +290,8 @@ static lh_status compute_stages(const lhi_megatron *m, lhi_imported_job *in,
 
 /* --- several ranks -------------------------------------------------------- */
 
-/* Counts how many of the three arguments that define virtual stages are given,
- * of which one at most is allowed. */
+/* Counts the given arguments among the three that define virtual stages; more
+ * than one is an error. */
 static uint32_t count_virtual_stage_arguments(const lhi_megatron *m)
 {
     return (uint32_t)lhi_arg_is_given(
@@ -319,9 +320,9 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a note for each given bucket argument (number or size of gradient
- * buckets) that buckets are modelled differently; `costed`: the text that
- * describes how. */
+/* Adds a note for each given argument about gradient buckets (number or size):
+ * buckets are modelled differently, in the way that the text `costed`
+ * describes. */
 static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
                          const char *costed)
 {

@@ -70,7 +70,7 @@ static bool contains_ignoring_case(const char *text, const char *part)
 }
 
 /* Returns the vocabulary size that the tokenizer's arguments imply, or a
- * default. *why receives the reason, for a note. */
+ * default. *why receives the reason for this size, as text for a note. */
 static uint32_t infer_vocabulary(const lhi_megatron *m, const char **why)
 {
     const lhi_input_value *model = &m->args[LHI_ARG_TOKENIZER_MODEL];

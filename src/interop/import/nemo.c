@@ -225,8 +225,9 @@ static lh_status add_word(converter *c, const char *text, uint32_t line,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument (given without dashes) that key `key` in line
- * `line` sets, and its value unless NULL. */
+/* Appends Megatron-LM's argument (without dashes) and its `value`, unless NULL,
+ * to the command line. Records `key`, the file's key in line `line`, as its
+ * origin. */
 static lh_status add_argument(converter *c, const char *argument,
                               const char *value, const char *key, uint32_t line,
                               lh_error *err)
@@ -241,8 +242,8 @@ static lh_status add_argument(converter *c, const char *argument,
                            : status;
 }
 
-/* Appends Megatron-LM's argument that key `key` sets, with a list's items as
- * separate words. */
+/* Appends Megatron-LM's argument with the items of `list` as separate words;
+ * `key`: the file's key that sets it. */
 static lh_status add_items(converter *c, const char *argument,
                            const lhi_node *list, const char *key, lh_error *err)
 {
@@ -255,8 +256,8 @@ static lh_status add_items(converter *c, const char *argument,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument that key `key` sets, with a list's items in
- * one word, separated by commas. */
+/* Appends Megatron-LM's argument with the items of `list` in one word,
+ * separated by commas; `key`: the file's key that sets it. */
 static lh_status add_list(converter *c, const char *argument,
                           const lhi_node *list, const char *key, lh_error *err)
 {
@@ -459,8 +460,8 @@ static lh_status read_tokenizer(converter *c, const lhi_node *node,
         text, key, node->line, err);
 }
 
-/* Converts the key for Transformer Engine: if it is false, layers are
- * Megatron-LM's local ones. */
+/* Converts the key that enables Transformer Engine: if `text` is false, appends
+ * --transformer-impl local. */
 static lh_status read_engine(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -505,8 +506,8 @@ static lh_status read_provider(converter *c, const lhi_node *node,
     return LH_OK;
 }
 
-/* Converts the kind of layers. LH_EUNSUPPORTED: Falcon's, if it has attention
- * and MLP in parallel. */
+/* Converts the key for the kind of layers, which has no argument.
+ * LH_EUNSUPPORTED: Falcon's layers, if attention and MLP run in parallel. */
 static lh_status read_layers(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -546,9 +547,10 @@ static const struct {
 
 /* --- reading -------------------------------------------------------------- */
 
-/* Finds Megatron-LM's argument for a key, its word count and its kind;
- * *inverted: the argument is a flag that is given where the key is false.
- * Returns false if there is none. */
+/* Finds Megatron-LM's argument for a NeMo or Bridge key: its name, its number
+ * of values (`arity`) and how the import treats it (`kind`). *inverted: the
+ * argument is a flag for the key's value false. Returns false if there is none.
+ * */
 static bool find_argument(const char *key, char name[MOST_NAME],
                           lhi_arity *arity, bool *inverted,
                           lhi_argument_kind *kind)
@@ -591,8 +593,9 @@ static void strip_fraction(char *text)
         *dot = '\0';
 }
 
-/* Appends Megatron-LM's argument of the same name as a key, with the value
- * `text`, which is "" for a list. *known: there is one. */
+/* Appends Megatron-LM's argument that has a counterpart in `key`, with the
+ * value `text`, or `node`'s items for a list (`text` is ""). *known: whether
+ * there is an argument. */
 static lh_status read_named(converter *c, const lhi_node *node, char *text,
                             const char *key, bool *known, lh_error *err)
 {
@@ -722,8 +725,9 @@ static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
     return LH_OK;
 }
 
-/* Records the key that stands for each of Megatron-LM's arguments that the file
- * does not give, so that messages name a key of the file. */
+/* Records, for each of Megatron-LM's arguments that the file does not set, the
+ * file's key that would set it, so that messages name keys instead of
+ * arguments. */
 static lh_status add_names(const lhi_doc *doc, lhi_imported_job *in,
                            lh_error *err)
 {

@@ -106,9 +106,9 @@ static uint64_t count_site_gpus(const placement_reader *p, uint32_t i)
 
 /* --- placement ------------------------------------------------------------ */
 
-/* Discards all placement comments, so that ranks fill the datacenters in order.
- * With several datacenters adds a note with the reason: `why`, with `what` as
- * its subject. Returns false. */
+/* Discards the rank placement that comments gave, so that ranks fill the
+ * datacenters in order. With several datacenters adds a note that joins `what`,
+ * the subject, and `why`. Always returns false. */
 static bool discard_placement(placement_reader *p, const char *why,
                               const char *what)
 {

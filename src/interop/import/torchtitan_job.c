@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Returns the key name prefix in messages: "--" for command-line options, ""
- * for TOML keys. */
+/* Returns the prefix before key names in messages: "--" for command-line
+ * options, "" for TOML keys. */
 static const char *find_key_prefix(const lhi_titan *t)
 {
     return t->form == LHI_TITAN_TOML ? "" : "--";
@@ -125,8 +125,9 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
 
 /* --- training ------------------------------------------------------------- */
 
-/* Derives the ZeRO stage from the degrees and from resharding after forward.
- * Takes the replica group count from the degrees. */
+/* Sets the ZeRO stage: 0 without sharding, 3 if parameters are resharded after
+ * forward, else 2. Takes the number of optimizer instances (replica groups)
+ * from the degrees `d`. */
 static lh_status read_zero(const lhi_titan *t, lhi_imported_job *in,
                            const data_degrees *d, lh_error *err)
 {
@@ -342,9 +343,10 @@ static bool is_compiled(const lhi_titan *t, const char *component)
     return listed && lhi_titan_get_bool(t, LHI_TITAN_COMPILE, false);
 }
 
-/* Reads compilation. Options without a configuration leave it open. The
- * configurations of 0.3 divide the loss into chunks (ChunkedLossWrapper) and
- * prefer cuDNN's attention; 0.2 has neither. */
+/* Reads which parts are compiled and the attention kernel into `f`; without a
+ * named configuration, unknown settings keep their defaults. Configurations of
+ * torchtitan 0.3 split the loss into chunks and prefer cuDNN's attention; those
+ * of 0.2 do neither. */
 static void read_kernels(const lhi_titan *t, lh_framework *f)
 {
     const bool toml = t->form == LHI_TITAN_TOML;

@@ -36,15 +36,15 @@ typedef struct reader {
     uint32_t i; /* index of the next word */
 } reader;
 
-/* Returns the torchtitan version that reads this form of input, for messages.
- */
+/* Returns the torchtitan version that reads this form of input (command line or
+ * TOML), for messages. */
 static const char *find_program_version(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
 }
 
-/* Returns the key name prefix in messages: "--" for command-line options, ""
- * for TOML keys. */
+/* Returns the prefix before key names in messages: "--" for command-line
+ * options, "" for TOML keys. */
 static const char *find_key_prefix(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "" : "--";
@@ -59,8 +59,9 @@ typedef struct found_key {
     lhi_titan_type type;
 } found_key;
 
-/* Finds a key by name, first among those with a counterpart in the job, then
- * among the others. Returns false if this form of input does not have it. */
+/* Finds a torchtitan key by name: among those that a job represents (out->row),
+ * then among the others (out->unread). Returns false if this form of input has
+ * no such key. */
 static bool find_key(const char *name, lhi_titan_form form, found_key *out)
 {
     *out = (found_key){.row = LHI_N_TITAN_KEYS};
@@ -113,8 +114,8 @@ static lh_status reject_unknown(const reader *r, const char *name,
 
 /* --- storage -------------------------------------------------------------- */
 
-/* Checks whether `given`, the value of a key without a counterpart in the job,
- * is the one with which the key has no effect. */
+/* Checks whether `given`, the value of a key that a job cannot represent, is
+ * the one with which the key has no effect. */
 static bool is_ignored_value(const lhi_titan_unmapped *u,
                              const lhi_input_value *given)
 {
@@ -124,8 +125,8 @@ static bool is_ignored_value(const lhi_titan_unmapped *u,
                                                     u->ignored_value) == 0);
 }
 
-/* Handles a key without a counterpart in the job: rejects it, notes its effect,
- * or records it as ignored. */
+/* Treats a key that a job cannot represent, by its table entry `u`: rejects it,
+ * notes its effect, or records it as ignored. */
 static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
                                 const char *name, const lhi_input_value *given,
                                 lh_error *err)
@@ -158,9 +159,9 @@ static lh_status check_group_optimizer(const reader *r,
     return lhi_input_value_get_choice(key, names, &which, err);
 }
 
-/* Stores the value of a torchtitan key. A key without a counterpart in a job is
- * noted or rejected (store_unmapped()). While torchtitan's own defaults are
- * read, a value that the configuration gives is kept. */
+/* Stores the value of a torchtitan key. A key that a job cannot represent is
+ * noted or rejected. While a configuration's defaults are read, keeps values
+ * that the user's input gives. */
 static lh_status store_key(reader *r, const found_key *k, const char *name,
                            const lhi_input_value *given, lh_error *err)
 {
@@ -266,8 +267,9 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
-/* Sets the value of a boolean option to `is`, which a no- prefix has made
- * false. LH_EINPUT: the option has a value `behind` the `=`. */
+/* Sets `given` to true or false (`is`): the option's name without or with the
+ * prefix no-. LH_EINPUT: the option has a value, `behind` the `=` (NULL: none).
+ * */
 static lh_status read_bool(reader *r, const char *name, const char *behind,
                            bool is, lhi_input_value *given, lh_error *err)
 {
@@ -381,8 +383,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a command line: the launcher (torchrun), which a list of torchtitan's
- * default options lacks, then all options. */
+/* Reads a command line: a launcher such as torchrun, then all options. `text`
+ * may also be a configuration's default options, which have no launcher. */
 static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {

@@ -23,7 +23,7 @@ typedef struct writer {
 
 /* --- datacenters ---------------------------------------------------------- */
 
-/* Returns datacenter `i`'s GPU count. */
+/* Returns datacenter `i`'s GPU count in the imported cluster. */
 static uint64_t count_site_gpus(const writer *w, uint32_t i)
 {
     if (w->o->cluster)
@@ -159,8 +159,9 @@ static void add_replica_group(writer *w, uint32_t first, uint32_t replicas)
     lhi_text_puts(&w->behind, "]}\n");
 }
 
-/* Checks for hybrid sharding: optimizer instances have equal size, and each is
- * exactly the consecutive replicas in the same datacenters. */
+/* Checks whether the optimizer instances (replica groups that shard optimizer
+ * state) are one per datacenter: equally large, consecutive replicas, each
+ * group in one datacenter. */
 static bool has_instance_per_site(const writer *w)
 {
     const uint32_t n = w->in->instances, data = w->in->layout.data;
@@ -172,8 +173,9 @@ static bool has_instance_per_site(const writer *w)
     return true;
 }
 
-/* Adds a note that optimizer state is modelled as sharded over all replicas,
- * unless each instance has exactly one datacenter's replicas. */
+/* Adds a note that optimizer state is modelled as sharded over all replicas, if
+ * the optimizer instances (replica groups that shard it) do not match the
+ * datacenters. */
 static void note_instances(writer *w)
 {
     if (w->in->training.zero > 0 && w->in->instances > 1 &&
