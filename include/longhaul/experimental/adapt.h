@@ -81,9 +81,9 @@ typedef struct lh_adapt_options {
     bool keep_reduction_order;
 } lh_adapt_options;
 
-/* Returns candidate i's name, NULL past the end. Static storage. Two names are
- * not methods: "original" is the initial schedule, and "optimal" searches with
- * the remaining effort. */
+/* Returns the name of schedule candidate i; NULL past the end. Static storage.
+ * Two names are not scheduling methods: "original" is the initial schedule,
+ * "optimal" the exact solver with the remaining effort. */
 LH_API const char *lh_adapt_candidate(uint32_t i);
 
 /* Creates the decision maker. `schedule` is the initial schedule, later named
@@ -234,7 +234,8 @@ LH_API lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
                                   lh_error *err);
 LH_API void
 lh_emulation_free(lh_emulation *emulation); /* frees; NULL is a no-op */
-/* Returns the emulated steps in order; borrowed from the emulation. */
+/* Returns the emulated steps in order, and their number in *n_steps; borrowed
+ * from the emulation. */
 LH_API const lh_emulated_step *lh_emulation_steps(const lh_emulation *emulation,
                                                   uint64_t *n_steps);
 /* Returns the switches in order; borrowed from the emulation. */

@@ -144,10 +144,10 @@ LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
 LH_API lh_status lh_event_timeline_pipeline_with_hosts(
     const lh_event_timeline *timeline, uint32_t state, const uint32_t *hosts,
     lh_pipeline **out, lh_error *err);
-/* With a host placement: computes the time in a state to migrate from
- * placement `from` to placement `to` (NULL: initial), with transfers as in
- * lh_host_exchange. `vias` (may be NULL) receives, per placement, the host
- * that relays its state, or LH_NONE. Errors as in
+/* Computes the time in ns to exchange hosts (from[i] to to[i] at place i;
+ * `from` NULL: the initial ones) under a state's slowdowns, for a timeline with
+ * a host placement. `vias` (may be NULL) receives, per place, the host that
+ * relays its training state, or LH_NONE. Errors as in
  * lh_host_placement_pipeline(). */
 LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              uint32_t state,

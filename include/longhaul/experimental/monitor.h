@@ -177,7 +177,8 @@ LH_API lh_status lh_monitor_pipeline(const lh_monitor *monitor,
                                      lh_pipeline **out, lh_error *err);
 
 LH_API const char *lh_monitor_target_name(lh_monitor_target what); /* "link" */
-/* Returns a change's name (begins, changes or ends); static storage. */
+/* Returns a change's name (begins, changes or ends), as in output; static
+ * storage. */
 LH_API const char *lh_monitor_change_name(lh_monitor_change change);
 
 #ifdef __cplusplus

@@ -31,7 +31,7 @@ enum {
 /* --- construction --------------------------------------------------------- */
 
 /* Adds the schedule candidate called `name` (`len` characters) to the bit set
- * `set`: bit i is candidate lh_adapt_candidate(i). LH_EINVAL: no candidate has
+ * `set`; bit i is candidate lh_adapt_candidate(i). LH_EINVAL: no candidate has
  * this name. */
 static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                                 lh_error *err)
@@ -61,8 +61,9 @@ static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the default evaluation budget, in proportion to the number of passes
- * and capped at MAX_EFFORT_FACTOR times DEFAULT_EFFORT. */
+/* Returns the default evaluation budget (search work per decision):
+ * DEFAULT_EFFORT, in proportion to the passes for large pipelines, at most
+ * MAX_EFFORT_FACTOR times as much. */
 static uint64_t compute_default_effort(const lh_pipeline *p)
 {
     uint64_t passes = UINT64_C(3) * p->n_chunks * p->n_microbatches;
@@ -71,8 +72,8 @@ static uint64_t compute_default_effort(const lh_pipeline *p)
            (times < MAX_EFFORT_FACTOR ? times : MAX_EFFORT_FACTOR);
 }
 
-/* Validates the options and stores them in `a`; replaces zeros by the
- * defaults. */
+/* Checks the ranges of the options and stores them in `a`; an option of 0
+ * becomes its default. */
 static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
                                lh_error *err)
 {
@@ -93,8 +94,8 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
     return parse_candidates(a, o->candidates, err);
 }
 
-/* Copies the flags `from`, one per link for `n` links, into a new array; all
- * flags are false if `from` is NULL. The caller frees *out. */
+/* Copies the n flags `from`, one per link, into a new array *out, which the
+ * caller frees; all flags are false if `from` is NULL. */
 static lh_status copy_links(const bool *from, uint32_t n, bool **out,
                             lh_error *err)
 {
@@ -107,9 +108,9 @@ static lh_status copy_links(const bool *from, uint32_t n, bool **out,
     return LH_OK;
 }
 
-/* Checks whether messages can block passes: a pass waits for a full send queue,
- * or a send for its receive. If not, delegating messages to a helper thread
- * only adds time. */
+/* Checks whether messages can delay passes: a full send queue blocks the next
+ * pass, or a send waits for its receive. Otherwise delegated messages (sent by
+ * a helper thread through host memory) only add time. */
 static bool is_blocking(const lh_adapt *a)
 {
     lh_receives receives = a->sim.receives;
@@ -118,9 +119,9 @@ static bool is_blocking(const lh_adapt *a)
     return a->sim.coupled_queue > 0 || receives != LH_RECEIVES_EARLY;
 }
 
-/* Enables the data paths that the search may use: direct only, or also
- * delegated (a helper thread sends from host memory) and mixed, if the options
- * allow it and messages can block passes. */
+/* Enables the data paths that the search may choose: direct sends; and
+ * delegated ones (by a helper thread through host memory), for all links or
+ * only slow ones, if the options allow it and messages can delay passes. */
 static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
                               lh_error *err)
 {
@@ -259,8 +260,8 @@ static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
     return LH_OK;
 }
 
-/* Returns the persistent change stored for the link, the device, or the
- * device's data-parallel communication in event `e`. */
+/* Returns the record of past and present slowdowns for the link, the device, or
+ * the device's data-parallel communication that event `e` is about. */
 static lhi_persistent_change *find_change(lh_adapt *a,
                                           const lh_monitor_event *e)
 {
@@ -272,8 +273,8 @@ static lhi_persistent_change *find_change(lh_adapt *a,
     return &a->changes[first + e->index];
 }
 
-/* Marks the change `change` as active since step `since`. Returns true if it
- * was inactive before or had another start step. */
+/* Marks the slowdown `change` as active since step `since`. Returns true if it
+ * was inactive before or active since another step. */
 static bool activate_change(lhi_persistent_change *change, uint64_t since)
 {
     bool is_news = !change->is_active || change->since_step != since;
@@ -282,9 +283,9 @@ static bool activate_change(lhi_persistent_change *change, uint64_t since)
     return is_news;
 }
 
-/* Updates all persistent changes from the active events in `now`. Returns true
- * if one began, changed or ended since the last call. The monitor reports an
- * end at the second iteration without the slowdown. */
+/* Updates the records of all slowdowns from the active events in `now`. Returns
+ * true if one began, changed or ended since the last call. An end counts from
+ * the second iteration without the slowdown, as the monitor reports it. */
 static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 {
     lhi_persistent_change *quiet = &a->changes[a->n_changes - 1];
@@ -313,8 +314,8 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Evaluates all schedule candidates under the conditions `now` and replaces
- * a->candidate, the best one of the previous search. */
+/* Evaluates all schedule candidates on the pipeline measured in `now`, and
+ * stores the fastest one in a->candidate instead of the last search's. */
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
                                lh_error *err)
 {
@@ -332,7 +333,8 @@ void lhi_adapt_request_search(lh_adapt *a)
     a->is_final_search = false;
 }
 
-/* Sets the decision to "no switch" while an earlier proposal is unanswered. */
+/* Sets the decision to "no switch": the caller has not answered an earlier
+ * proposal with lh_adapt_confirm(). */
 static void report_unanswered(lh_adapt *a)
 {
     a->decision.is_switch = false;

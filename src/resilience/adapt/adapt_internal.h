@@ -36,8 +36,8 @@ typedef struct lhi_persistent_change {
 uint64_t
 lhi_persistent_change_estimate_remaining(const lhi_persistent_change *changes,
                                          uint32_t n, uint64_t step);
-/* Ends a persistent change (slow link or device) at `step`, the first step
- * without it, and stores its duration among the change's past durations. */
+/* Ends an active slowdown at `step`, the first step without it, and stores its
+ * duration, in iterations, among the link's or device's past durations. */
 void lhi_persistent_change_end(lhi_persistent_change *change, uint64_t step);
 
 /* --- candidates ----------------------------------------------------------- */
@@ -53,8 +53,8 @@ typedef struct lhi_adapt_candidate_result {
     uint64_t effort;
 } lhi_adapt_candidate_result;
 
-/* Evaluates all candidates on the current pipeline over all available data
- * paths. *out owns its schedule. */
+/* Evaluates all schedule candidates on the pipeline measured in `now`, over all
+ * available data paths. *out is the fastest one and owns its schedule. */
 lh_status lhi_adapt_find_candidate(lh_adapt *adapt, const lh_adapt_input *now,
                                    lhi_adapt_candidate_result *out,
                                    lh_error *err);
@@ -62,13 +62,14 @@ lh_status lhi_adapt_find_candidate(lh_adapt *adapt, const lh_adapt_input *now,
 /* --- reduction order ------------------------------------------------------ */
 
 /* Builds the order in which each chunk adds its microbatches' gradients:
- * n_chunks x n_microbatches microbatch numbers. The caller frees *out with
- * free(). */
+ * *out[chunk * n_microbatches + i] is the chunk's i-th microbatch. The caller
+ * frees *out with free(). */
 lh_status lhi_reduction_order_build(const lh_pipeline *p,
                                     const lh_schedule *schedule, uint32_t **out,
                                     lh_error *err);
-/* Sets *agree if `schedule` adds every chunk's gradients in the order `sums`,
- * as built by lhi_reduction_order_build(). */
+/* Sets *agree to whether `schedule` adds every chunk's gradients in the order
+ * `sums` from lhi_reduction_order_build(), so that results are bitwise equal.
+ * */
 lh_status lhi_reduction_order_matches(const lh_pipeline *p,
                                       const uint32_t *sums,
                                       const lh_schedule *schedule, bool *agree,

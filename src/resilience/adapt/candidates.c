@@ -68,9 +68,10 @@ typedef struct search {
 
 /* --- paths ---------------------------------------------------------------- */
 
-/* Builds the pipeline, simulator options and evaluator for messages of `p` over
- * data path `path`; `links`: links delegated to helper threads if the path is
- * mixed. The caller ends *w with free_path(), after a failure too. */
+/* Prepares simulations of pipeline `p` with messages over data path `path`
+ * (direct or delegated to helper threads): its own pipeline, options and
+ * evaluator in *w. `links`: the delegated links of the mixed path. The caller
+ * ends *w with free_path(), after a failure too. */
 static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
                            lh_data_path path, const bool *links, path_state *w,
                            lh_error *err)
@@ -93,9 +94,9 @@ static void free_path(path_state *w)
     lh_pipeline_free(w->pipeline);
 }
 
-/* Adds data path `path` (`links`: delegated links) to the search, and lowers
- * the search's bound to this path's lower bound on the iteration time if that
- * is smaller. */
+/* Adds data path `path` (direct or delegated messages; `links`: the delegated
+ * links of the mixed path) to the search. Lowers the search's bound on the
+ * iteration time to this path's if that is lower. */
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
                           lh_error *err)
 {
@@ -108,8 +109,8 @@ static lh_status add_path(search *s, lh_data_path path, const bool *links,
     return LH_OK;
 }
 
-/* Sets slow[l] for every link with an active slowdown event, and for all links
- * of the same resource. Returns whether there is such an event. */
+/* Sets slow[l] for every link l with an active slowdown event in `now`, and for
+ * all links that share its resource. Returns whether any is set. */
 static bool mark_slow_links(const lh_adapt *a, const lh_adapt_input *now,
                             bool *slow)
 {
@@ -127,9 +128,9 @@ static bool mark_slow_links(const lh_adapt *a, const lh_adapt_input *now,
     return any;
 }
 
-/* Adds the current data path to the search and, if messages may be delegated to
- * helper threads, the other ones; the mixed path delegates only the links that
- * are slow in `now`. */
+/* Adds the running data path to the search; if messages may be delegated to
+ * helper threads, also the other paths. The mixed path delegates only the links
+ * that are slow in `now`. */
 static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -156,17 +157,17 @@ static void free_paths(search *s)
 
 /* --- candidates ----------------------------------------------------------- */
 
-/* Checks whether a status means only that this candidate is unusable: its
- * method does not support the pipeline, or the schedule deadlocks or exceeds
- * memory. Other failures end the search. */
+/* Checks whether a status means only that one candidate is unusable: its method
+ * does not support the pipeline, or its schedule deadlocks or exceeds memory.
+ * Any other failure must end the search. */
 static bool is_inapplicable(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
            status == LH_EDEADLOCK;
 }
 
-/* Returns LH_OK for a status that excludes only one candidate; returns any
- * other status and copies `why` into `err`. */
+/* Returns LH_OK if `status` excludes only one candidate, else returns `status`
+ * and copies its message `why` into `err`. */
 static lh_status filter_status(lh_status status, const lh_error *why,
                                lh_error *err)
 {
@@ -177,9 +178,9 @@ static lh_status filter_status(lh_status status, const lh_error *why,
     return status;
 }
 
-/* Sets *may to whether the schedule may be used: if the run requires an
- * unchanged gradient-sum order, the schedule has to accumulate gradients in
- * that order. */
+/* Sets *may to whether the run may switch to the schedule: always, unless the
+ * run needs bitwise equal results; then only if the schedule sums gradients in
+ * the running order. */
 static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                   bool *may, lh_error *err)
 {
@@ -190,8 +191,9 @@ static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                        schedule, may, err);
 }
 
-/* Simulates `schedule` on data path number `w`. If it is admissible and faster
- * than the best so far, stores it as the best candidate; otherwise frees it. */
+/* Simulates `schedule` on data path number `w` and makes it the best candidate,
+ * called `name`, if it is admissible and faster than the best so far; otherwise
+ * frees it. */
 static lh_status judge_schedule(search *s, uint32_t w, lh_schedule *schedule,
                                 const char *name, lh_error *err)
 {
@@ -214,9 +216,9 @@ static lh_status judge_schedule(search *s, uint32_t w, lh_schedule *schedule,
     return filter_status(status, &why, err);
 }
 
-/* Simulates the schedule `of`, made for another data path, on path number `w`;
- * sets *fits if its delegated messages (copied through host memory) stay within
- * the host memory limit. */
+/* Checks whether schedule `of`, made for another data path, fits into host
+ * memory on path number `w`, whose delegated messages are copied through host
+ * memory; stores the answer in *fits. */
 static lh_status check_memory(const search *s, uint32_t w,
                               const lh_schedule *of, bool *fits, lh_error *err)
 {
@@ -235,8 +237,8 @@ static lh_status check_memory(const search *s, uint32_t w,
     return LH_OK;
 }
 
-/* Copies the schedule `of` and evaluates it on data path `w`, if it fits into
- * memory. */
+/* Evaluates a copy of schedule `of`, called `name`, on data path number `w`,
+ * unless its messages exceed host memory there. */
 static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
                           const char *name, lh_error *err)
 {
@@ -249,8 +251,8 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
     return judge_schedule(s, w, copy, name, err);
 }
 
-/* Evaluates the schedule that the constructive method `name` (which builds by
- * rules, without search) makes for data path number `w`. */
+/* Builds a schedule with the constructive method `name` (by rules, without
+ * search) for data path number `w`, and evaluates it as a candidate. */
 static lh_status try_method(search *s, uint32_t w, const char *name,
                             lh_error *err)
 {
@@ -267,8 +269,9 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
     return filter_status(status, &why, err);
 }
 
-/* Evaluates the scheduling method `name`, which searches, on the data path with
- * the fastest schedule so far, if the remaining budget suffices. */
+/* Evaluates the schedule that the search method `name` finds for the data path
+ * with the fastest schedule so far; skips it if the remaining evaluation budget
+ * is too small. */
 static lh_status try_searched(search *s, const char *name, lh_error *err)
 {
     uint64_t units = SEARCHED_UNITS * s->passes;
@@ -278,8 +281,8 @@ static lh_status try_searched(search *s, const char *name, lh_error *err)
     return try_method(s, s->best, name, err);
 }
 
-/* Runs the exact solver with the remaining budget on the data path with the
- * fastest schedule so far. */
+/* Evaluates the schedule that the exact solver finds with the remaining
+ * evaluation budget, for the data path with the fastest schedule so far. */
 static lh_status try_optimal(search *s, const char *name, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -305,8 +308,9 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     return schedule ? judge_schedule(s, s->best, schedule, name, err) : LH_OK;
 }
 
-/* Evaluates candidate `i`: constructive methods on all data paths, searches on
- * the path with the fastest schedule so far. */
+/* Evaluates the schedules of candidate number `i`: a constructive method on all
+ * data paths, a search method only on the path with the fastest schedule so
+ * far. */
 static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
 {
     const char *name = candidates[i].name;
@@ -342,9 +346,9 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Computes a schedule's iteration time in ns on a data path, with the pipeline
- * without slowdowns; *ns is 0 if the schedule does not fit the pipeline or
- * deadlocks. */
+/* Computes the iteration time in ns of a schedule on a data path once no link
+ * or device is slow; *ns is 0 if the schedule does not fit the pipeline or
+ * deadlocks. `links`: delegated links of the mixed path. */
 static lh_status evaluate_without_slowdowns(const lh_adapt *a,
                                             lh_data_path path,
                                             const bool *links,
@@ -361,8 +365,8 @@ static lh_status evaluate_without_slowdowns(const lh_adapt *a,
     return filter_status(status, &why, err);
 }
 
-/* Computes the candidate's loss: how many ns longer an iteration takes with the
- * best candidate than with the current schedule once all slowdowns are over. */
+/* Computes the loss of keeping the best candidate after all slowdowns end: the
+ * ns per iteration by which it is slower than the running schedule then. */
 static lh_status compute_loss(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

@@ -66,7 +66,8 @@ static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
 }
 
 /* Appends one slowdown to the decision's reason: the link or device of event
- * `e` and its current time; `both_directions`: the opposite link too. */
+ * `e` with its current time; `both_directions`: the opposite link is equally
+ * slow. */
 static void append_event(lh_adapt *a, const lh_monitor_event *e,
                          bool both_directions)
 {
@@ -89,8 +90,8 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
                       now);
 }
 
-/* Appends the slowdowns in `now` to the decision's reason, the first few by
- * name. */
+/* Appends the active slowdowns in `now` to the decision's reason, the first few
+ * by name. */
 static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
 {
     enum { SHOWN = 3 };
@@ -116,9 +117,9 @@ static const char *format_candidate_name(const char *name)
                                                     : name;
 }
 
-/* Appends the candidate's data path (direct, delegated to helper threads, or
- * that for slow links only) to the decision's reason if it differs from the
- * current one. */
+/* Appends the candidate's data path to the decision's reason if it differs from
+ * the running one: direct messages, all delegated to helper threads, or slow
+ * links delegated. */
 static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 {
     uint32_t n = lh_pipeline_n_links(a->pipeline);

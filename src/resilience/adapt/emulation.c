@@ -18,17 +18,17 @@
 
 /* --- one iteration -------------------------------------------------------- */
 
-/* Returns the time of one copy between device and host memory for a delegated
- * message of a link, in ns. */
+/* Returns the time in ns of one copy between device and host memory that a
+ * delegated message on link `link` needs at each end. */
 static int64_t compute_staging_time(const lhi_emulation_run *p, uint32_t link)
 {
     const lh_delegation *d = p->adapt_options.delegation;
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
 }
 
-/* Stores timeline `t`'s simulated messages in `m` as a network observer sees
- * them: without the copies to and from host memory before and after. Skips
- * messages that use no link. `v`: the version's data path. */
+/* Stores the simulated messages of timeline `t` in `m` as measurements on the
+ * network: without the copies through host memory before and after. Skips
+ * messages that use no link. `v`: determines which links are delegated. */
 static void record_messages(const lhi_emulation_run *p,
                             const lhi_emulation_version *v,
                             const lh_timeline *t, lhi_emulated_iteration *m)
@@ -52,8 +52,9 @@ static void record_messages(const lhi_emulation_run *p,
     m->observation.messages = m->messages;
 }
 
-/* Stores the durations of all passes in timeline `t` in `m`. Excludes copies
- * to and from host memory, which the simulator adds. */
+/* Stores the simulated durations of all passes in timeline `t` in `m` as
+ * measurements, except copies through host memory, which the simulator
+ * represents as passes. */
 static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
                           lhi_emulated_iteration *m)
 {
@@ -70,9 +71,9 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
     m->observation.passes = m->passes;
 }
 
-/* Stores the collectives of whole chunks in timeline `t` in `m`. Skips
- * collectives of single buckets (parts of a chunk), whose durations are not
- * comparable. */
+/* Stores the simulated all-gathers and reduce-scatters of whole chunks in `m`
+ * as measurements. Skips collectives of buckets (parts of a chunk), whose
+ * durations are not comparable. */
 static void record_collectives(const lh_pipeline *pipeline,
                                const lh_timeline *t, lhi_emulated_iteration *m)
 {
@@ -101,8 +102,8 @@ static void free_measurements(lhi_emulated_iteration *m)
     *m = (lhi_emulated_iteration){0};
 }
 
-/* Converts a simulated iteration into a real run's measurements, in new arrays;
- * release with free_measurements(). */
+/* Converts a simulated iteration into the measurements that a real run would
+ * make, in new arrays of `m`; release them with free_measurements(). */
 static lh_status record_measurements(const lhi_emulation_run *p,
                                      const lhi_emulation_version *v,
                                      const lh_pipeline *pipeline,
@@ -173,9 +174,9 @@ static lh_status simulate_version(const lhi_emulation_run *p,
     return status;
 }
 
-/* Simulates step `step`; *out points to its measurements. Without jitter,
- * caches them per state (set of active events) and version (schedule, data
- * path, hosts and layers). */
+/* Simulates step `step` and sets *out to its measurements, owned by the run.
+ * Without jitter, simulates each state (set of active events) with each version
+ * (schedule, data path, hosts, layers) once. */
 static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
                                lhi_emulated_iteration **out, lh_error *err)
 {
@@ -198,8 +199,8 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Appends a version (schedule, data path, hosts and layers) for the switch `d`;
- * it is pending until it becomes the running version at step `at`. */
+/* Appends a version (schedule, data path, hosts and layers) with decision d's
+ * schedule, which starts to run at step `at`. */
 static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
                             uint64_t at, lh_error *err)
 {
@@ -225,9 +226,10 @@ static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
     return LH_OK;
 }
 
-/* Appends a pending version (schedule, data path, hosts and layers) for the
- * decision `d`, if it is a switch. A host or layer migration takes precedence:
- * the switch is then rejected. */
+/* If decision `d` is a switch, appends its version (schedule, data path, hosts
+ * and layers), to run later. If a host or layer migration is better, appends
+ * that instead and rejects the switch. `estimated`: the pipeline measured by
+ * the monitor. */
 static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                                 const lh_pipeline *estimated,
                                 const lh_decision *d, lh_error *err)
@@ -303,9 +305,9 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 
-/* Simulates all steps in order. Each step: activates a pending version
- * (schedule, data path, hosts and layers), simulates, feeds the monitor, and
- * decides. */
+/* Simulates all steps in order. In each step: starts the pending version
+ * (schedule, data path, hosts and layers) if due, simulates, passes the
+ * measurements to the monitor, and decides on the next switch. */
 static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;
@@ -352,7 +354,8 @@ static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                                      LH_DATA_PATH_DIRECT, NULL, 0, err);
 }
 
-/* Makes the localiser of slow hosts and links. */
+/* Creates the search for slow hosts and links, and the arrays for its
+ * measurements per place and hop (traffic between two places). */
 static lh_status set_up_hosts(lhi_emulation_run *p, lh_error *err)
 {
     uint32_t n;
@@ -384,7 +387,7 @@ static void tear_down(lhi_emulation_run *p)
 }
 
 /* Removes the versions (schedule, data path, hosts and layers) at the end of
- * the list that no simulated step used. */
+ * the result's list that no simulated step ran. */
 static void drop_pending(lhi_emulation_run *p)
 {
     lh_emulation *o = p->out;
@@ -452,6 +455,8 @@ const lh_emulated_step *lh_emulation_steps(const lh_emulation *emulation,
     return emulation->steps;
 }
 
+/* Returns the schedule switches in order and their number; borrowed from the
+ * emulation. */
 const lh_emulated_switch *lh_emulation_switches(const lh_emulation *emulation,
                                                 uint32_t *n_switches)
 {

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies `n` numbers into a new array *out, which the caller frees; leaves
- * *out unchanged if `from` is NULL. */
+/* Copies `n` numbers into a new array *out, which the caller frees. Leaves *out
+ * unchanged if `from` is NULL. */
 static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **out,
                               lh_error *err)
 {

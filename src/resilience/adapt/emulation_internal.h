@@ -90,45 +90,48 @@ typedef struct lhi_emulation_run {
     lh_emulation *out;
 } lhi_emulation_run;
 
-/* Returns the simulator options for version `v`'s data path. On the delegated
- * path (helper threads send from host memory) messages never block a pass, so
- * queue limits are off. */
+/* Returns the simulator options for version v's data path. Delegated messages
+ * (sent by helper threads through host memory) never block a pass, so send
+ * queues are then unlimited. */
 lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *play,
                                          const lhi_emulation_version *version);
-/* Appends a version (schedule, data path, assignment number `spot`) called
- * `name` to out->versions; `schedule` and `links` (delegated links) are copied.
- * On LH_OK it is pending. */
+/* Appends a version (schedule, data path, assignment number `spot` of hosts and
+ * layers) called `name` to out->versions, to run later. Copies `schedule` and
+ * `links`, the delegated links. */
 lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                                     const lh_schedule *schedule,
                                     lh_data_path path, const bool *links,
                                     uint32_t spot, lh_error *err);
-/* Appends an assignment, which is a host per placement (`hosts`) and layers
- * per chunk (`numbers`); NULL: the initial ones. Its pipelines are built on
- * demand. */
+/* Appends an assignment of hosts and layers, which versions refer to by number:
+ * `hosts` gives the host of each place, `numbers` the layers of each chunk;
+ * NULL: the initial ones. Builds no pipelines yet. */
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,
                                        const uint32_t *numbers, lh_error *err);
 /* Frees all assignments (hosts and layers per chunk) and their pipelines. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
-/* Builds assignment `i`'s pipeline for state `state` (a set of active events),
- * and its jitter samples, unless they exist. */
+/* Builds the pipeline of assignment number `i` (hosts and layers) under state
+ * `state` (a set of active events), and its jitter samples, unless they exist.
+ * */
 lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
                                          uint32_t state, lh_error *err);
 
-/* Builds *out from `pipeline`, which has the initial layers per chunk, with the
- * layers per chunk of assignment number `spot`. */
+/* Copies `pipeline`, which has the initial layers per chunk, with the layers of
+ * assignment number `spot` instead, into *out. */
 lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
                                       uint32_t spot,
                                       const lh_pipeline *pipeline,
                                       lh_pipeline **out, lh_error *err);
 
-/* Adds the times that the hosts and links would measure in step `step` under
- * the event timeline to p->slow. */
+/* Computes the pass and message times that hosts and links would have in step
+ * `step` under the timeline's events, and adds them to the search for slow
+ * hosts, p->slow. */
 lh_status lhi_emulation_measure_hosts(lhi_emulation_run *play, uint64_t step,
                                       lh_error *err);
-/* Decides after step `step` whether hosts or layers migrate instead of the
- * schedule decision `d`. *moves: they do, and a pending version was added.
- * `estimated`: the monitor's pipeline with the initial layers per chunk. */
+/* Decides after step `step` whether a migration of hosts or layers is better
+ * than schedule decision `d`. *moves: it is, and a version that runs later was
+ * added. `estimated`: the monitor's pipeline with the initial layers per chunk.
+ * */
 lh_status lhi_emulation_find_migration(lhi_emulation_run *play, uint64_t step,
                                        const lh_pipeline *estimated,
                                        const lh_decision *decision, bool *moves,

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* Appends a pending version with other `hosts` and layers per chunk
- * (`numbers`), and the current version's schedule and data path. `came`:
- * whether a host exchange or a layer migration made it. */
+/* Appends a version that keeps schedule and data path and changes the
+ * assignment: `hosts` per place and layers per chunk (`numbers`). It starts to
+ * run later. `came`: whether a host exchange or a layer migration made it. */
 static lh_status add_version(lhi_emulation_run *p, const uint32_t *hosts,
                              const uint32_t *numbers, lhi_version_origin came,
                              lh_error *err)
@@ -23,8 +23,8 @@ static lh_status add_version(lhi_emulation_run *p, const uint32_t *hosts,
     return LH_OK;
 }
 
-/* Copies the assignment `from` of `n` numbers and the explanation `text` into
- * the result's memory as *numbers and *why. */
+/* Copies `n` numbers (hosts per place or layers per chunk) and the explanation
+ * `text` into the result's memory, as *numbers and *why. */
 static lh_status copy_assignment(lhi_emulation_run *p, const uint32_t *from,
                                  uint32_t n, const char *text,
                                  uint32_t **numbers, const char **why,

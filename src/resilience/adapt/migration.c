@@ -9,9 +9,9 @@ static const double MIN_GAIN = 0.002;
 
 /* --- hosts ---------------------------------------------------------------- */
 
-/* Checks whether to search for a host exchange: once per set of known slowdowns
- * and assignment of hosts, and again when the slowdown's expected remaining
- * duration has doubled. `t`: previous searches. */
+/* Decides whether to search for a host exchange now, and records it in `t`. It
+ * is due once per set of known slowdowns and assignment of hosts, and again
+ * when the slowdown's expected remaining duration has doubled. */
 static bool is_host_search_due(lhi_migration_history *t,
                                const lhi_migration_state *now)
 {
@@ -31,9 +31,9 @@ static bool is_host_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Checks whether a migration needs less total time than decision `d`: it takes
- * `move_ns`, then iterations take predicted_ns. Counts the d->benefit_steps
- * iterations for which it is expected to help. */
+/* Checks whether a migration saves time against decision `d` over the next
+ * d->benefit_steps iterations: it takes move_ns once, then each iteration takes
+ * predicted_ns. */
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {
@@ -71,10 +71,10 @@ static lh_status find_host_migration(lhi_migration_history *tried,
 
 /* --- layers --------------------------------------------------------------- */
 
-/* Checks whether to search for a layer migration: while a device is or may be
- * slow, or layers are not in their initial chunk. Searches once per change of
- * the slowdowns and per assignment, and again when the expected remaining
- * duration has doubled. */
+/* Decides whether to search for a layer migration now, and records it in `t`.
+ * It is due while a device is slow or layers are not in their initial chunk,
+ * once per change of slowdowns or assignment, and again when the expected
+ * remaining duration has doubled. */
 static bool is_layer_search_due(lhi_migration_history *t,
                                 const lhi_migration_state *now)
 {

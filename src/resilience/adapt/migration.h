@@ -48,15 +48,15 @@ typedef struct lhi_migration {
     lh_layer_migration *layers;
 } lhi_migration;
 
-/* Searches for a migration after an iteration with a slowdown. Errors are those
- * of lh_host_placement_find_exchange() and lhi_layers_find_partition(); on an
- * error *out is untouched. */
+/* Searches for a host or layer migration that saves time against the schedule
+ * decision in `now`, after an iteration with a slowdown; `tried` records past
+ * searches. On an error *out is unchanged. */
 lh_status lhi_migration_find(lhi_migration_history *tried,
                              const lhi_migration_state *now, lhi_migration *out,
                              lh_error *err);
 
-/* Requests a new search after a layer migration, which changes the iteration
- * time without an event. */
+/* Makes the next call of lh_adapt_decide() search again although no event
+ * changed: a layer migration has changed the iteration time. */
 void lhi_adapt_request_search(lh_adapt *adapt);
 
 #endif

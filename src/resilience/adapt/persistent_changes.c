@@ -17,10 +17,9 @@ typedef struct remaining_sum {
     uint64_t n_alike, left;
 } remaining_sum;
 
-/* Adds to `r` those past durations of the change that are at least `age`
- * iterations, and the iterations that then remained. The + 1: an end is
- * reported one iteration late, so the latest iteration may already be the
- * first after the end. */
+/* Adds to `r` the remaining durations of past slowdowns: of those that lasted
+ * at least `age` iterations, the iterations after that age. The + 1 is because
+ * an end is reported one iteration late. */
 static void add_past_durations(const lhi_persistent_change *change,
                                uint64_t age, remaining_sum *r)
 {

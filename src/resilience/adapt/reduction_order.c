@@ -9,14 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists each chunk's microbatches in `sums`, in the order in which their weight
- * gradients are complete: after B, W, or the last part of a split W. Arrays:
- *
- *     sums[chunk * n_microbatches + i]            i-th microbatch of the chunk
- *     parts[chunk * n_microbatches + microbatch]  scratch: W parts counted
- *     n_of[chunk]                                 scratch: microbatches listed
- *
- * The caller sets `parts` and `n_of` to 0. */
+/* Lists in `sums` the order in which each chunk adds its microbatches' weight
+ * gradients: after B, W, or the last part of a split W. Entry chunk *
+ * n_microbatches + i is the chunk's i-th microbatch. Scratch, zeroed by the
+ * caller: `parts` (per chunk and microbatch), n_of (per chunk). */
 static void list_reduction_order(const lh_pipeline *p,
                                  const lh_schedule *schedule, uint32_t *sums,
                                  uint32_t *parts, uint32_t *n_of)

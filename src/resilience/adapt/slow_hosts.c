@@ -26,8 +26,8 @@ struct lhi_slow_hosts {
 
 /* --- construction --------------------------------------------------------- */
 
-/* Returns the mean duration of device d's collectives in a ring without
- * slowdowns, and their number in *n. */
+/* Returns the mean duration in ns of device d's all-gathers and reduce-scatters
+ * in a ring without slowdowns, and their number in *n. */
 static double compute_collective_time(const lh_host_placement *p, uint32_t d,
                                       uint32_t *n)
 {
@@ -45,7 +45,9 @@ static double compute_collective_time(const lh_host_placement *p, uint32_t d,
     return *n > 0 ? sum_ns / *n : 0;
 }
 
-/* Appends a hop. */
+/* Appends a hop (traffic from place `from` to place `to`) with its normal time
+ * `ns`; `link`: the pipeline link that it follows, LH_NONE for data-parallel
+ * traffic. */
 static void add_hop(lhi_slow_hosts *s, uint32_t from, uint32_t to,
                     uint32_t link, double ns)
 {
@@ -54,7 +56,8 @@ static void add_hop(lhi_slow_hosts *s, uint32_t from, uint32_t to,
     s->links[s->n_hops++] = link;
 }
 
-/* Lists all hops. */
+/* Lists all hops (traffic between two places): data-parallel ones between all
+ * replicas of a device, then one per pipeline link and replica. */
 static void list_hops(lhi_slow_hosts *s)
 {
     const lh_host_placement *p = s->placement;
@@ -75,7 +78,8 @@ static void list_hops(lhi_slow_hosts *s)
         }
 }
 
-/* Allocates tables without slowdowns. Returns false if memory is lacking. */
+/* Allocates tables of slowdowns per host and host pair, without slowdowns, in
+ * `mem`. Returns false if memory is lacking. */
 static bool make_tables(lhi_arena *mem, uint32_t n_hosts,
                         lhi_host_slowdown_tables *out)
 {
@@ -127,6 +131,7 @@ lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
     return status;
 }
 
+/* Frees the record of slow hosts; ignores NULL. */
 void lhi_slow_hosts_free(lhi_slow_hosts *s)
 {
     if (!s)
@@ -148,8 +153,9 @@ uint32_t lhi_slow_hosts_link(const lhi_slow_hosts *s, uint32_t hop)
 
 /* --- known slowdowns ------------------------------------------------------ */
 
-/* Converts the additional time of a hop's messages or collectives to a link's:
- * as transfer time where messages have one, else as latency. */
+/* Converts extra_ns, by which a hop's messages or collectives are slow, into
+ * extra time of the host link: transfer time per message if messages have a
+ * transfer time, else latency. */
 static lhi_additional_time convert_time(const lhi_slow_hosts *s, uint32_t hop,
                                         double extra_ns)
 {
@@ -174,7 +180,8 @@ static lhi_additional_time convert_time(const lhi_slow_hosts *s, uint32_t hop,
     return (lhi_additional_time){llround(extra_ns / latencies), 0};
 }
 
-/* Raises the additional time from host a to host b. */
+/* Raises the known additional time of the link from host a to host b to `x`
+ * where `x` is longer. */
 static void raise_link(lhi_slow_hosts *s, uint32_t a, uint32_t b,
                        lhi_additional_time x)
 {
@@ -185,8 +192,9 @@ static void raise_link(lhi_slow_hosts *s, uint32_t a, uint32_t b,
         to->transfer_ns = x.transfer_ns;
 }
 
-/* Adds a slow element to the known slowdowns. An interface slows all links of
- * its host. */
+/* Adds a slow element to the known slowdowns s->all: a host's pass factor, a
+ * link's extra time, or for an interface the extra time on all links of its
+ * host. */
 static void add_element(lhi_slow_hosts *s, const lhi_slow_element *e)
 {
     const uint32_t host = s->hosts[e->a];
@@ -203,7 +211,8 @@ static void add_element(lhi_slow_hosts *s, const lhi_slow_element *e)
             raise_link(s, e->sends ? host : h, e->sends ? h : host, x);
 }
 
-/* Copies tables. */
+/* Copies the slowdowns per host and host pair to another table of the same
+ * size. */
 static void copy_tables(const lhi_host_slowdown_tables *from,
                         lhi_host_slowdown_tables *to)
 {
@@ -213,7 +222,8 @@ static void copy_tables(const lhi_host_slowdown_tables *from,
            from->n_hosts * sizeof *from->pass_factors);
 }
 
-/* Lists all known slowdowns anew. */
+/* Rebuilds the known slowdowns: those found under earlier host assignments and
+ * those that the localiser reports now; increases s->version. */
 static void update_known(lhi_slow_hosts *s)
 {
     uint32_t n;
@@ -255,7 +265,8 @@ const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *s,
     return &s->known;
 }
 
-/* Formats one slow element into `text`, of `room` bytes; returns its length. */
+/* Formats a slow element (host, interface or link, with its factor) into `text`
+ * of `room` bytes; returns its length. */
 static size_t format_element(const lhi_slow_hosts *s, const lhi_slow_element *e,
                              char *text, size_t room)
 {
@@ -292,8 +303,8 @@ void lhi_slow_hosts_describe(const lhi_slow_hosts *s, char *text, size_t room)
 
 /* --- emulation ------------------------------------------------------------ */
 
-/* Returns the mean additional time of device d's collectives on a ring's link
- * with the additional time x. */
+/* Returns the mean time in ns by which device d's collectives become longer if
+ * one link of their ring has the additional time x. */
 static double slow_collectives(const lh_host_placement *p, uint32_t d,
                                lhi_additional_time x)
 {

@@ -12,41 +12,44 @@
 
 typedef struct lhi_slow_hosts lhi_slow_hosts;
 
-/* Creates it for the places of `placement`, which must outlive it, with the
- * initial hosts. Hops: in both directions between all replicas of a device,
- * if it has data-parallel communication, and along the pipeline's links in each
- * replica. Release with lhi_slow_hosts_free(). */
+/* Creates the record of slow hosts and links for the places (devices of
+ * replicas) of `placement`, which must outlive it. It measures hops: traffic in
+ * both directions between a device's replicas, if they communicate, and along
+ * each pipeline link in each replica. Release with lhi_slow_hosts_free(). */
 lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
                               lhi_slow_hosts **out, lh_error *err);
 void lhi_slow_hosts_free(lhi_slow_hosts *slow);
 
-/* Returns the hops; from and to are places. */
+/* Returns the list of hops (traffic from one place to another) and its length
+ * *n; borrowed. Their members `from` and `to` are places. */
 const lhi_hop *lhi_slow_hosts_hops(const lhi_slow_hosts *slow, uint32_t *n);
-/* Returns the link of the pipeline that hop number `hop` follows; LH_NONE: it
- * is data-parallel. */
+/* Returns the pipeline link whose messages hop number `hop` consists of;
+ * LH_NONE: the hop is data-parallel traffic. */
 uint32_t lhi_slow_hosts_link(const lhi_slow_hosts *slow, uint32_t hop);
 
-/* Adds an iteration: the total pass time of each place, and the mean time of a
- * message or collective on each hop; NAN: not measured. */
+/* Adds one iteration's measurements: pass_ns[place], the total pass time at
+ * each place, and hop_ns[hop], the mean time of a message or collective on each
+ * hop (traffic between two places); NAN: not measured. */
 void lhi_slow_hosts_add(lhi_slow_hosts *slow, const double *pass_ns,
                         const double *hop_ns);
-/* Sets the host at each place from the next iteration on; NULL: the initial
- * ones. The normal times of the places stay. */
+/* Sets hosts[place], the host at each place from the next iteration on; NULL:
+ * the initial ones. Known slowdowns stay with their hosts, normal times with
+ * the places. */
 void lhi_slow_hosts_exchange(lhi_slow_hosts *slow, const uint32_t *hosts);
 
-/* Returns the known slowdowns; borrowed until the next call that changes them.
- * *version: a number that changes with them. */
+/* Returns all slowdowns found so far, per host and host link; borrowed until
+ * the next call that changes them. *version increases with each change. */
 const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *slow,
                                               uint32_t *version);
 
-/* Writes the elements that are slow with the present hosts into `text`, of
+/* Writes the hosts, interfaces and links that are slow now into `text` of
  * `room` bytes, the first few by name; "": none. */
 void lhi_slow_hosts_describe(const lhi_slow_hosts *slow, char *text,
                              size_t room);
 
-/* Writes the times that would be measured under the actual slowdowns `actual`
- * of emulated hosts and links into pass_ns and hop_ns: of the pipeline's
- * messages, and of data-parallel communication in a ring. */
+/* Computes the measurements that an iteration would give if hosts and links had
+ * the slowdowns `actual`: pass_ns[place] and hop_ns[hop] (a hop is the traffic
+ * between two places), as lhi_slow_hosts_add() takes them. */
 lh_status lhi_slow_hosts_emulate(const lhi_slow_hosts *slow,
                                  const lh_host_slowdowns *actual,
                                  double *pass_ns, double *hop_ns,

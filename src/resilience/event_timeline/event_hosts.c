@@ -39,8 +39,8 @@ static bool parse_pair(const char *name, uint32_t n_hosts, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
-/* Sets *out to the index of the link between two hosts in c->host_links;
- * appends the link if it is new. */
+/* Sets *out to the index of the link from host `from` to host `to` in
+ * c->host_links; appends the link if it is new. */
 static lh_status get_link_index(lh_event_timeline *c, uint32_t from,
                                 uint32_t to, uint32_t *out, lh_error *err)
 {
@@ -64,8 +64,8 @@ typedef struct link_list {
     uint32_t *links, n, room;
 } link_list;
 
-/* Appends the link from host `from` to host `to` to the event's link list `f`,
- * unless the list has it. */
+/* Appends the link from host `from` to host `to` to `f`, the links that an
+ * event slows, unless it is listed. */
 static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
                           uint32_t to, lh_error *err)
 {
@@ -87,8 +87,8 @@ static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
     return LH_OK;
 }
 
-/* Appends the host links that carry the pipeline link `name`, one per replica,
- * to the event's link list `f`. */
+/* Appends the host links that carry the pipeline link called `name`, one for
+ * each replica, to `f`, the links that an event slows. */
 static lh_status add_replica_links(lh_event_timeline *c, const char *name,
                                    link_list *f, lh_error *err)
 {
@@ -106,8 +106,9 @@ static lh_status add_replica_links(lh_event_timeline *c, const char *name,
     return status;
 }
 
-/* Appends the host links for `name` to the event's link list `f`: a pair of
- * hosts ("h0-h4"), or a pipeline link in every replica. */
+/* Appends the host links that `name` denotes to `f`, the links that an event
+ * slows: "h0-h4" for a pair of hosts, or a pipeline link's name for its host
+ * links in all replicas. */
 static lh_status add_named_links(lh_event_timeline *c, const char *name,
                                  link_list *f, lh_error *err)
 {

@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-/* Sets hit[i] for every link i of the pipeline that `name` matches by the
- * rules of events files; leaves the other flags. LH_EINPUT: the pipeline has
- * no such link. */
+/* Sets hit[i] for every link i of the pipeline that `name` denotes by the rules
+ * of events files, "0-1" or a link's name; leaves other flags unchanged.
+ * LH_EINPUT: the pipeline has no such link. */
 lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
                                bool *hit, lh_error *err)
 {

@@ -24,8 +24,8 @@ static int64_t add_times(int64_t a, int64_t b)
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
 }
 
-/* Multiplies the times of all passes on the event's device by the event's
- * slowdown factor. */
+/* Multiplies the times of all passes on the event's device by the slowdown
+ * factor of event `e`. */
 static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
 {
     for (uint32_t i = 0; i < n_chunks; i++) {
@@ -38,18 +38,18 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
-/* Checks whether effect `x` of an event, number `k`, is in `set`, the bit set
- * of active effects, and is a slowdown. Rail failures are none: they block
- * links. */
+/* Checks whether event effect number `k`, `x`, is active (in the bit set `set`)
+ * and slows its links or device. Rail failures do not: they block links for a
+ * time. */
 static bool is_slowdown(const uint64_t *set, uint32_t k,
                         const lhi_event_effect *x)
 {
     return lhi_event_set_has(set, k) && x->block_ns == 0;
 }
 
-/* Applies the slowdowns in `set` (bit set of active effects) to the links:
- * first all factors, then all additions, so that the result does not depend on
- * the event order. */
+/* Applies the active slowdowns (bit set `set` of effects) to the links: first
+ * all factors on times, then all added times, so that the result does not
+ * depend on the event order. */
 static void slow_links(const lh_event_timeline *c, const uint64_t *set,
                        lh_link *links)
 {
@@ -77,8 +77,9 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks each rail failure's links in `set` (bit set of active effects) in
- * pipeline `p`, from the step's start until the failure is detected. */
+/* Blocks the links of each active rail failure (a lost network connection; bit
+ * set `set` of effects) in pipeline `p`, from the step's start until ranks
+ * detect it. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
 {
@@ -137,9 +138,9 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
     return LH_OK;
 }
 
-/* Computes the time to migrate from hosts `from` to hosts `to` under state
- * `state`'s slowdowns. `vias`: relay host per placement, or NULL to choose the
- * fastest; `ways` (may be NULL) receives the relays used. */
+/* Computes the time in ns to exchange hosts (from[i] to to[i] at place i),
+ * under the slowdowns of state number `state`. vias[i]: relay of place i's
+ * transfer; NULL: the fastest ones, written to ways[i] unless NULL. */
 static lh_status compute_migration_time(const lh_event_timeline *c,
                                         uint32_t state, const uint32_t *from,
                                         const uint32_t *to,
@@ -185,8 +186,8 @@ lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                   err);
 }
 
-/* Builds the pipeline of state number `state` (a set of active events) with
- * host hosts[i] at placement i. */
+/* Builds the pipeline in state number `state` (a set of active events), with
+ * host hosts[i] at place i (a device of a replica). */
 static lh_status build_host_pipeline(const lh_event_timeline *c, uint32_t state,
                                      const uint32_t *hosts, lh_pipeline **out,
                                      lh_error *err)

@@ -20,7 +20,8 @@ static void set_bit(uint64_t *set, uint32_t i)
 
 /* --- event targets ------------------------------------------------------- */
 
-/* Prefixes an error with the event's file and line, or its index. */
+/* Prefixes the message in `err` with the event's file and line, or with its
+ * index if a program made it; returns `status`. */
 static lh_status fail_event(const lh_events *events, const lh_event *e,
                             lh_status status, lh_error *err)
 {
@@ -31,7 +32,8 @@ static lh_status fail_event(const lh_events *events, const lh_event *e,
     return status;
 }
 
-/* Rejects a factor on links whose time is 0, where it has no effect. */
+/* Fails with LH_EINPUT if the event multiplies a time that is 0 on all of its
+ * links, which would have no effect. */
 static lh_status check_factors(const lh_link *links,
                                const lhi_event_effect *effect, lh_error *err)
 {
@@ -56,7 +58,7 @@ static lh_status check_factors(const lh_link *links,
                     *key == 's' ? "latency and no transfer time" : key);
 }
 
-/* Copies the indices of all links with hit[i] set into effect->links,
+/* Copies the indices i of all links with hit[i] set into effect->links,
  * allocated in `mem`. */
 static lh_status store_links(const lhi_link_list *list,
                              lhi_event_effect *effect, const bool *hit,
@@ -74,8 +76,8 @@ static lh_status store_links(const lhi_link_list *list,
     return LH_OK;
 }
 
-/* Fails with LH_EUNSUPPORTED if data-parallel communication shares one of the
- * event's links: the event would not slow it. */
+/* Fails with LH_EUNSUPPORTED if data-parallel communication uses one of the
+ * event's links too: an event slows only pipeline messages. */
 static lh_status check_shared(const lhi_link_list *list,
                               const lhi_event_effect *effect, lh_error *err)
 {
@@ -93,8 +95,9 @@ static lh_status check_shared(const lhi_link_list *list,
     return LH_OK;
 }
 
-/* Sets effect->links to the links that its event names. `list`: all links;
- * `hit`: scratch, a flag per link. */
+/* Sets effect->links to the indices of the links that its event names. `list`:
+ * all links; `hit`: scratch, a flag per link. LH_EINPUT: a name matches no
+ * link. */
 static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
                                   bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -146,7 +149,8 @@ static lh_status find_device(const lh_pipeline *p, const lh_event *e,
                     e->device);
 }
 
-/* Repeats the file reader's range checks for events that a program made. */
+/* Checks the ranges of an event's numbers, as the file reader does, for events
+ * that a program made. */
 static lh_status check_numbers(const lh_event *e, lh_error *err)
 {
     bool more = e->latency_ns > 0 || e->transfer_ns > 0 ||
@@ -168,9 +172,9 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     return LH_OK;
 }
 
-/* Marks in `hit` all links from and to the event's rank, whose rail fails or
- * is restored, and stores them in the effect. Fails with LH_EINPUT if there
- * are none. */
+/* Stores all links from and to the rank whose rail (network connection) fails
+ * or is restored in the effect; `hit`: scratch, a flag per link. Fails with
+ * LH_EINPUT if there are none. */
 static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
                                  bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -199,8 +203,9 @@ static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
-/* Fails with LH_EINPUT unless the event's step and pause are possible. The run
- * checks its rank. */
+/* Fails with LH_EINPUT unless the event on a rank's process has a step of at
+ * least 0, and a pause exactly if the process is stopped rather than killed.
+ * The run checks the rank. */
 static lh_status check_process(const lh_event *e, lh_error *err)
 {
     if (e->first_step >= 0 &&
@@ -212,8 +217,9 @@ static lh_status check_process(const lh_event *e, lh_error *err)
                     e->first_step);
 }
 
-/* Resolves a timeline event with a host placement: finds its links between
- * hosts, or checks its host number if it names no links. */
+/* For a timeline with a host placement: sets the effect's links between hosts,
+ * or checks the event's host number if the event names no links. LH_EINPUT: a
+ * name or number is invalid. */
 static lh_status find_host_targets(lh_event_timeline *c,
                                    lhi_event_effect *effect, lh_error *err)
 {
@@ -227,8 +233,8 @@ static lh_status find_host_targets(lh_event_timeline *c,
     return check_factors(c->host_links, effect, err);
 }
 
-/* Validates one event and finds the links, device, host, rail or rank that it
- * refers to. */
+/* Checks one event and resolves the links, device, host, rail or rank that it
+ * names to indices in `effect`. */
 static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
                                lhi_event_effect *effect, bool *hit,
                                lh_error *err)
@@ -250,8 +256,9 @@ static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
     return find_event_links(list, effect, hit, c->mem, err);
 }
 
-/* Checks that a rail failure or restoration is possible: a rank has two rails,
- * and without `restarts` at most one may be down. */
+/* Checks that a rail (network connection) failure or restoration is possible:
+ * each rank has two rails, and at most one may be down, unless the run restarts
+ * after failures (`restarts`). */
 static lh_status check_rail(const lh_events *events, const lh_event *e,
                             bool restarts, lh_error *err)
 {
@@ -285,8 +292,9 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
     return LH_OK;
 }
 
-/* Validates all events and finds their links and devices, rail events last.
- * Replaces list->links by a copy that the caller frees. */
+/* Checks all events and resolves the links and devices that they name, those of
+ * rails last. Replaces list->links by a copy with the links added for them,
+ * which the caller frees. */
 static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
                                 lhi_link_list *list, lh_error *err)
 {
@@ -326,8 +334,8 @@ static int compare_steps(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Stores the sorted steps at which events begin or end in `c`. Between two of
- * these steps the active event set stays the same. */
+/* Stores the sorted steps at which events begin or end in `c`. Between two such
+ * steps the same events are active. */
 static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
 {
     int64_t *at = c->starts =
@@ -346,8 +354,9 @@ static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the state whose set of active effects equals the set stored after
- * the last state; makes that set a new state if there is none. */
+/* Returns the number of the state (set of active effects) equal to the set
+ * stored after the last state; adds that set as a new state if there is none.
+ * */
 static uint32_t find_or_add_state(lh_event_timeline *c)
 {
     const uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
@@ -358,8 +367,8 @@ static uint32_t find_or_add_state(lh_event_timeline *c)
     return c->n_states++;
 }
 
-/* Determines the state of each interval between event boundaries. Intervals
- * with equal sets of active effects share one state. */
+/* Determines the state number (set of active effects) of each interval between
+ * event boundaries. Intervals with equal sets share one state. */
 static lh_status build_states(lh_event_timeline *c, lh_error *err)
 {
     LHI_TRY(build_intervals(c, err));
@@ -386,8 +395,8 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
 
 /* --- names --------------------------------------------------------------- */
 
-/* Returns in *out the index of the display name `name` in c->names, to which it
- * is appended if missing. */
+/* Sets *out to the index of the display name `name` in c->names; appends the
+ * name if it is missing. */
 static lh_status find_name(lh_event_timeline *c, const char *name,
                            uint32_t *out, lh_error *err)
 {
@@ -470,8 +479,8 @@ static lh_status check_places(const lh_event_timeline *c,
                     "another pipeline");
 }
 
-/* Copies the events and resolves their targets. Link indices refer to c->base,
- * the pipeline that this function builds. */
+/* Copies the events and resolves the links and devices that they name. Builds
+ * c->base, the pipeline to whose links the indices refer. */
 static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
                              const lh_pipeline *given, lh_error *err)
 {
@@ -534,6 +543,9 @@ static lh_status check_states(const lh_event_timeline *c,
     return LH_OK;
 }
 
+/* Builds the event timeline: resolves the links, devices and hosts that events
+ * name, and numbers the sets of events that are active together (states). The
+ * header lists the errors. */
 lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
                                  const lh_events *events,
                                  const lh_event_timeline_options *options,

@@ -70,28 +70,29 @@ static inline bool lhi_event_slows_device(const lhi_event_effect *effect)
 lh_status lhi_event_timeline_check_simulated(const lh_event_timeline *timeline,
                                              lh_error *err);
 
-/* Sets effect->links to the host links that the event names. LH_EINPUT: a name
- * matches no link. */
+/* Sets effect->links to the indices of the host links that the event names, for
+ * a timeline with a host placement. LH_EINPUT: a name matches no link. */
 lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
-/* Computes the host and link slowdowns in state number `state` (a set of active
- * events) of a timeline with a host placement; allocated in `mem`. */
+/* Computes the slowdowns of hosts and host links in state number `state` (a set
+ * of active events), for a timeline with a host placement, into *out, allocated
+ * in `mem`. */
 lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             uint32_t state, lhi_arena *mem,
                                             lh_host_slowdowns *out,
                                             lh_error *err);
 
-/* Computes the migration time as lh_event_timeline_migration() does, but with
- * the given relays: vias[i] forwards placement i's state, LH_NONE: no relay.
- * The timeline must have a host placement. */
+/* Computes the time in ns to exchange hosts, as lh_event_timeline_migration()
+ * does, but with given relays: host vias[i] forwards place i's training state,
+ * LH_NONE: no relay. The timeline must have a host placement. */
 lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err);
 
 /* Counts the rails (parallel network connections of a rank) that fail in state
- * number `state`, a set of active events. */
+ * number `state` (a set of active events). */
 uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state);
 

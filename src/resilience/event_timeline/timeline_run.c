@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Simulates an iteration in state number `state` (a set of active events); *ns
- * is its makespan. */
+ * is its makespan in ns. */
 static lh_status simulate_state(const lh_event_timeline *event_timeline,
                                 uint32_t state, const lh_schedule *schedule,
                                 const lh_sim_options *options, int64_t *ns,
@@ -24,8 +24,9 @@ static lh_status simulate_state(const lh_event_timeline *event_timeline,
     return status;
 }
 
-/* Multiplies a state's iteration time by 1 + the number of steps that a restart
- * repeats, if the state has a rail failure and ranks have only one rail. */
+/* Adds the cost of a restart to *ns, a state's iteration time: multiplies it by
+ * 1 + restart_steps (repeated steps), if a rail fails in the state and the run
+ * restarts after failures. */
 static lh_status add_restarts(const lh_event_timeline *event_timeline,
                               uint32_t state, int64_t *ns, lh_error *err)
 {

@@ -25,9 +25,9 @@ double lhi_clock_offset_error(const lhi_clock_offset *c)
                            : 0;
 }
 
-/* Starts a clock-offset estimate at step `step`. `half`: half the difference of
- * the excess delays in both directions, the offset; `both`: their sum; in
- * ns. */
+/* Starts the estimate of two clocks' offset at step `step`, in ns. `half`: half
+ * the difference of the excess delays (measured minus expected) of the two
+ * directions, the first offset; `both`: their sum. */
 static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
                          double both)
 {
@@ -35,11 +35,11 @@ static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
         .offset = half, .round_trip = both, .step = step, .n_iterations = 1};
 }
 
-/* Updates offset, drift, round trip and variance of the clock estimate by a
+/* Updates the estimate's offset, drift, round trip and variance by a
  * least-squares line through all readings; once there are many, older ones fade
  * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10). `off`,
- * `off_both`: deviations from the prediction in ns; `steps`: since the last
- * reading. */
+ * `off_both`: deviations of offset and round trip from the line, in ns;
+ * `steps`: since the last reading. */
 static void update_line(lhi_clock_offset *c, double off, double off_both,
                         double steps)
 {

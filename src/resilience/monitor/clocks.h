@@ -19,14 +19,15 @@ typedef struct lhi_clock_offset {
     double outlier_sum;
 } lhi_clock_offset;
 
-/* Updates the estimate with one iteration and returns the offset of clock b
- * from clock a in ns. `there` and `back`: excess delay, by the uncorrected
- * clocks, of the fastest message from a to b and from b to a. Ignores single
- * outliers. */
+/* Updates the estimate with one iteration, and returns the offset of clock b
+ * from clock a in ns. `there`, `back`: the smallest excess delay (measured by
+ * uncorrected clocks, minus expected) of a message from a to b and from b to a.
+ * Ignores single outliers. */
 double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step,
                             double there, double back);
 
-/* Returns the estimated clock offset's standard error, in ns. */
+/* Returns the standard error, in ns, of the estimated offset between two
+ * clocks. */
 double lhi_clock_offset_error(const lhi_clock_offset *clocks);
 
 #endif

@@ -46,8 +46,8 @@ static void swap(double *a, double *b)
     *b = c;
 }
 
-/* Moves the `cut` smallest values to the array's front and the `cut` largest to
- * its end. */
+/* Partially sorts the values: moves the `cut` smallest to the array's front and
+ * the `cut` largest to its end. */
 static void move_extremes(double *values, size_t n, size_t cut)
 {
     if (cut > 3) {
@@ -123,9 +123,9 @@ double lhi_drift_detector_error(const lhi_drift_detector *g)
     return g->weight > 0 ? sqrt(estimate_variance(g, n, g->weight)) : 0;
 }
 
-/* Updates the estimated variance of single samples and of iteration means from
- * reading `r` (mean of one iteration), which deviates from the level by `off`
- * ns. */
+/* Updates the estimated variances of single samples and of iteration means from
+ * reading `r` (mean of one iteration), which deviates from the current level by
+ * `off` ns. */
 static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
                           double off)
 {
@@ -148,8 +148,8 @@ static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
         g->normal_scatter = g->sample_scatter;
 }
 
-/* Averages a reading into the detector's current level and, unless that differs
- * from the normal level, into the normal level. */
+/* Averages a reading (mean of one iteration) into the current level and, while
+ * the detector reports no change, into the normal level. */
 static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
 {
     double off = r.mean - g->level;
@@ -161,9 +161,9 @@ static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
         learn_scatter(g, r, off);
 }
 
-/* Inserts a reading (mean of one iteration) as the newest of the window, which
- * holds the readings not yet averaged. The oldest one of a full window is
- * averaged into the level. */
+/* Adds a reading (mean of one iteration) to the window of the newest readings,
+ * in which changes are searched. If the window is full, averages its oldest
+ * reading into the level. */
 static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 {
     if (g->n_last == LHI_DRIFT_WINDOW)
@@ -176,8 +176,8 @@ static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 }
 
 /* Checks whether the newest `w` readings (iteration means) all deviate
- * significantly from the level in the same direction, and their average by at
- * least `least` ns. *mean is their average. */
+ * significantly from the current level in one direction, and their average by
+ * at least `least` ns. *mean is their average. */
 static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
                          double *mean)
 {
@@ -199,8 +199,8 @@ static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
                                         estimate_variance(g, n, g->weight));
 }
 
-/* Checks whether each of the newest `w` readings agrees with their average
- * `mean` within its noise. */
+/* Checks whether the newest `w` readings (iteration means) agree with their
+ * average `mean` within their noise, so that they form a new level. */
 static bool have_common_level(const lhi_drift_detector *g, uint32_t w,
                               double mean)
 {
@@ -215,9 +215,10 @@ static bool have_common_level(const lhi_drift_detector *g, uint32_t w,
     return true;
 }
 
-/* Returns how many of the newest readings have left the level; 0: none. If a
- * full window deviates but its readings differ from each other, all count.
- * *mean is their average. */
+/* Returns how many of the newest readings (iteration means) have left the
+ * current level, by at least `least` ns, and share a new one; 0: none. A full
+ * window that deviates counts even if its readings differ. *mean is their
+ * average. */
 static uint32_t find_change(const lhi_drift_detector *g, double least,
                             double *mean)
 {
@@ -229,8 +230,9 @@ static uint32_t find_change(const lhi_drift_detector *g, double least,
     return wild ? LHI_DRIFT_WINDOW : 0;
 }
 
-/* Sets the level to `mean`, the average of the newest `w` readings, estimates
- * its scatter from them, and empties the window. */
+/* Sets the current level to `mean`, the average of the newest `w` readings
+ * (iteration means), estimates its scatter from them, and empties the window.
+ * */
 static void move_level(lhi_drift_detector *g, uint32_t w, double mean)
 {
     double scatter = 0;
@@ -243,8 +245,8 @@ static void move_level(lhi_drift_detector *g, uint32_t w, double mean)
     g->n_last = 0;
 }
 
-/* Sets the detector's current level back to the normal level; returns
- * LHI_DRIFT_ENDS. */
+/* Sets the current level back to the normal level, after a change has ended;
+ * returns LHI_DRIFT_ENDS. */
 static lhi_drift_change reset_level(lhi_drift_detector *g)
 {
     g->level = g->normal;

@@ -45,19 +45,20 @@ typedef struct lhi_drift_detector {
     bool has_left;
 } lhi_drift_detector;
 
-/* Computes the samples' trimmed mean, without a tenth at either end, and its
- * variance. Reorders the samples. */
+/* Computes the trimmed mean of the n samples (a tenth is left out at either
+ * end) and the mean's variance. Reorders the samples. */
 lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 
-/* Adds a reading (mean of one iteration) and returns the detected change:
- * begins, changes, ends or none. During warm-up (`learns`) it is none. A change
- * has at least size `least` ns, and began *ago iterations before this one. */
+/* Adds a reading (mean of one iteration) and returns the change of level that
+ * it completes: begins, changes, ends or none; always none during warm-up
+ * (`learns`). Ignores changes below `least` ns. *ago: how many iterations
+ * before this one the change began. */
 lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
-/* Restores the normal level that was learned before the readings departed from
- * it, and clears the window of readings. */
+/* Makes the learned normal level the current level again, as if a change had
+ * ended, and discards the newest readings not yet averaged. */
 void lhi_drift_detector_reset(lhi_drift_detector *detector);
 
 /* Returns the standard error, in ns, of the current level that the drift

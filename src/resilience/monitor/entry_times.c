@@ -13,7 +13,7 @@ typedef struct sorted_entry {
     int64_t ns;
 } sorted_entry;
 
-/* Orders messages by link, then by entry time, for sorting. */
+/* Compares messages by link, then by entry time into the link, for qsort(). */
 static int compare_entries(const void *a, const void *b)
 {
     const sorted_entry *x = a, *y = b;
@@ -22,8 +22,9 @@ static int compare_entries(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Raises the entry times of one link's messages, sorted by entry, so that none
- * enters before its predecessor's transfer has ended. */
+/* Raises the entry times of one link's messages, sorted by entry, to the end of
+ * the predecessor's transfer (its entry + transfer_ns) where they are earlier.
+ * */
 static void correct_entries(const sorted_entry *entries, size_t n,
                             int64_t transfer_ns)
 {

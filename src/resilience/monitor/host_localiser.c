@@ -82,6 +82,7 @@ lh_status lhi_host_localiser_make(uint32_t n_replicas, uint32_t n_devices,
     return LH_OK;
 }
 
+/* Frees the localiser; ignores NULL. */
 void lhi_host_localiser_free(lhi_host_localiser *l)
 {
     if (l)
@@ -90,16 +91,16 @@ void lhi_host_localiser_free(lhi_host_localiser *l)
 
 /* --- work per replica ----------------------------------------------------- */
 
-/* Compares ratios for sorting. */
+/* Compares two doubles in ascending order, for qsort(). */
 static int compare_ratios(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Computes each replica's work in this iteration, relative to its normal work.
- * The lower median ignores slow hosts. With one device per replica all replicas
- * are assumed to have equal work. */
+/* Computes each replica's work in this iteration: the lower median over its
+ * devices of pass time / normal pass time, which ignores slow hosts. With one
+ * device per replica, all replicas count as having equal work. */
 static void compute_work(lhi_host_localiser *l, const double *pass_ns)
 {
     const bool alone = l->n_devices == 1;
@@ -117,8 +118,9 @@ static void compute_work(lhi_host_localiser *l, const double *pass_ns)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Returns the normal time at the given work, by the line through the normal
- * times. Its slope is at most that of a time proportional to the work. */
+/* Returns the normal time for `work` (1: an average iteration), by the
+ * regression line over past iterations, whose slope is at most that of a time
+ * proportional to work. */
 static double predict_normal(const monitored_time *t, double work)
 {
     const double slope = t->variance > 0 ? t->covariance / t->variance : 0;
@@ -127,12 +129,11 @@ static double predict_normal(const monitored_time *t, double work)
            fmin(fmax(slope, 0), fmax(most, 0)) * (work - t->mean_work);
 }
 
-/* Updates the regression line of the normal time over the work by the time `ns`
- * of one iteration with this work. After the warm-up, `ns` is replaced by the
- * line's value in three cases: `is_normal` is false, the drift detector reports
- * a slowdown, or `ns` deviates by so much that it may be the first time of a
- * slowdown. The work is always added: otherwise work that grows during a
- * slowdown would stay far from the mean. */
+/* Updates the regression line of a normal time over the work with one
+ * iteration's time `ns`. After the warm-up, the line's own value replaces `ns`
+ * if `is_normal` is false, the drift detector reports a slowdown, or `ns` may
+ * be a slowdown's first time. The work always counts: work that grows during a
+ * slowdown must not stay far from the mean. */
 static void update_line(monitored_time *t, double ns, double work,
                         bool is_normal)
 {
@@ -149,17 +150,17 @@ static void update_line(monitored_time *t, double ns, double work,
     t->variance += share * ((1 - share) * off_work * off_work - t->variance);
 }
 
-/* Checks whether the work is so unusual that the line does not predict the
- * time. */
+/* Checks whether `work` is so far from its mean that the regression line cannot
+ * predict the normal time. */
 static bool is_far_from_mean(const monitored_time *t, double work)
 {
     const double off = work - t->mean_work;
     return off * off > max_work_deviations * max_work_deviations * t->variance;
 }
 
-/* Ends a slowdown after NORMAL_TIMES times nearer to the normal level. While an
- * element is slow its times scatter more, so the drift detector needs longer.
- */
+/* Ends a slowdown after NORMAL_TIMES consecutive times `ns` that are nearer to
+ * the normal level than to the slow one; the detector alone takes longer,
+ * because slow times scatter more. */
 static void reset_if_normal(monitored_time *t, double ns)
 {
     const lhi_drift_detector *g = &t->detector;
@@ -171,8 +172,9 @@ static void reset_if_normal(monitored_time *t, double ns)
     t->n_normal = 0;
 }
 
-/* Adds a time, NAN if not measured, to its detector; `work`: that of its
- * replica. Returns whether the element became slow or normal. */
+/* Adds a measured time (NAN: not measured), scaled to its replica's normal
+ * `work`, to the drift detector. Returns whether the host or hop has become
+ * slow or normal. */
 static bool add_time(monitored_time *t, double ns, double work)
 {
     uint32_t ago;
@@ -197,8 +199,8 @@ static bool add_time(monitored_time *t, double ns, double work)
     return t->is_slow != was_slow;
 }
 
-/* Returns the duration of a slow element divided by its normal duration; 1: the
- * normal duration is 0. */
+/* Returns current / normal duration of a host's passes or a hop's messages; 1
+ * if the normal duration is 0. */
 static double compute_factor(const monitored_time *t)
 {
     return t->detector.normal > 0 ? t->detector.level / t->detector.normal : 1;
@@ -206,16 +208,15 @@ static double compute_factor(const monitored_time *t)
 
 /* --- slow elements -------------------------------------------------------- */
 
-/* Returns the host whose interface a hop uses at its sending (`sends`) or
- * receiving end. */
+/* Returns the host at a hop's sending end (`sends`) or receiving end. */
 static uint32_t get_end(const lhi_hop *hop, bool sends)
 {
     return sends ? hop->from : hop->to;
 }
 
-/* Checks whether all measured hops that leave (`sends`) or reach host h are
- * slow, and lead to or come from several hosts. Returns the number of those not
- * yet explained; 0: the interface is not slow. */
+/* Counts the slow hops that a slow interface of host h (`sends`: outgoing, else
+ * incoming) would explain and that no other one explains yet. 0: a measured hop
+ * over it is normal, or its hops have fewer than MIN_PEERS peers. */
 static uint32_t count_explained(const lhi_host_localiser *l, uint32_t h,
                                 bool sends)
 {
@@ -233,7 +234,9 @@ static uint32_t count_explained(const lhi_host_localiser *l, uint32_t h,
     return n_peers >= MIN_PEERS ? n : 0;
 }
 
-/* Appends the interface of host h, and marks its hops as explained. */
+/* Appends host h's interface (`sends`: outgoing, else incoming) to the slow
+ * elements with its slowest hop's factor, and marks its slow hops as explained.
+ * */
 static void add_interface(lhi_host_localiser *l, uint32_t h, bool sends)
 {
     lhi_slow_element *e = &l->slow[l->n_slow++];
@@ -252,8 +255,8 @@ static void add_interface(lhi_host_localiser *l, uint32_t h, bool sends)
     }
 }
 
-/* Lists the interfaces that explain several slow hops: first those with the
- * most, then the lowest host. */
+/* Adds the slow interfaces: repeatedly the one that explains the most slow
+ * hops, at least MIN_PEERS; ties: the lowest host. */
 static void find_interfaces(lhi_host_localiser *l)
 {
     for (;;) {
@@ -271,7 +274,8 @@ static void find_interfaces(lhi_host_localiser *l)
     }
 }
 
-/* Lists all slow elements anew. */
+/* Rebuilds the list of slow elements: interfaces that explain several slow
+ * hops, links of the other slow hops, then slow hosts. */
 static void list_slow(lhi_host_localiser *l)
 {
     l->n_slow = 0;
@@ -329,7 +333,8 @@ bool lhi_host_localiser_add(lhi_host_localiser *l, const double *pass_ns,
     return settles;
 }
 
-/* Returns a monitored time to its normal level. */
+/* Sets a monitored time back to its normal level, as not slow, and discards the
+ * newest readings. */
 static void reset_time(monitored_time *t)
 {
     if (t->detector.has_left)
@@ -349,6 +354,8 @@ void lhi_host_localiser_reset(lhi_host_localiser *l)
     l->n_skipped = SKIPPED_STEPS;
 }
 
+/* Returns the fewest slow hosts, interfaces and links that explain all slow
+ * hops, stable for two iterations, and their number; borrowed. */
 const lhi_slow_element *lhi_host_localiser_slow(const lhi_host_localiser *l,
                                                 uint32_t *n)
 {

@@ -44,22 +44,24 @@ typedef struct lhi_slow_element {
 
 typedef struct lhi_host_localiser lhi_host_localiser;
 
-/* Creates the localiser for `n_hops` hops, which are copied. Release it with
- * lhi_host_localiser_free(). */
+/* Creates the localiser, which finds slow hosts and links, for n_replicas *
+ * n_devices hosts and n_hops hops (traffic from one host to another), which are
+ * copied. Release with lhi_host_localiser_free(). */
 lh_status lhi_host_localiser_make(uint32_t n_replicas, uint32_t n_devices,
                                   uint32_t n_hops, const lhi_hop *hops,
                                   lhi_host_localiser **out, lh_error *err);
 void lhi_host_localiser_free(lhi_host_localiser *localiser);
 
-/* Adds an iteration: each host's total pass time, and each hop's time, mean
- * over its messages; NAN: not measured. The first eight
- * iterations are normal. Returns whether the slow elements were listed anew. */
+/* Adds one iteration: pass_ns[host], each host's total pass time, and
+ * hop_ns[hop], the mean time of a hop's messages; NAN: not measured. The first
+ * eight iterations must be without slowdowns. Returns whether the list of slow
+ * elements was rebuilt. */
 bool lhi_host_localiser_add(lhi_host_localiser *localiser,
                             const double *pass_ns, const double *hop_ns);
 
-/* Returns all hops and hosts to their normal times, without slow elements, and
- * skips the next two iterations. Call it when other hosts, equal without
- * slowdowns, take the places. */
+/* Treats all hops and hosts as normal again, without slow elements, and ignores
+ * the next two iterations. To be called when other hosts, with equal normal
+ * times, take the places. */
 void lhi_host_localiser_reset(lhi_host_localiser *localiser);
 
 /* Returns the slow elements, with the fewest elements that explain all slow

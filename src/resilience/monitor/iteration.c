@@ -20,9 +20,9 @@ static bool is_learning(const lh_monitor *m)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Appends change `move` as an event that began `ago` iterations ago. `w`: the
- * monitored quantity; `what`, `index`: its target, a link, a device or the
- * data-parallel communication of a device. */
+/* Appends the event that the level of quantity `w` changed (`move`: begins,
+ * changes or ends) `ago` iterations ago. `what`, `index`: the link, the device,
+ * or the device's data-parallel communication that it belongs to. */
 static void report_change(lh_monitor *m, lhi_monitored *w,
                           lh_monitor_target what, uint32_t index,
                           lhi_drift_change move, uint32_t ago)
@@ -61,8 +61,8 @@ static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
                                   ago);
 }
 
-/* Returns the smallest change of the quantity that is reported, in ns per
- * occurrence. `times`: occurrences per iteration. */
+/* Returns the smallest change of quantity `w` worth reporting, in ns per
+ * occurrence, if it occurs `times` times in an iteration. */
 static double compute_min_reported_change(const lh_monitor *m,
                                           const lhi_monitored *w, double times)
 {
@@ -72,8 +72,8 @@ static double compute_min_reported_change(const lh_monitor *m,
 
 /* --- grouping samples ----------------------------------------------------- */
 
-/* Sorts the first `n` of m->samples by their member `group`, a number below
- * n_things, with a stable counting sort. */
+/* Sorts the first `n` of m->samples by their member `group` (0 to n_things -
+ * 1), with a stable counting sort. */
 static void group_samples(lh_monitor *m, size_t n, size_t n_things)
 {
     size_t sum = 0;
@@ -93,8 +93,8 @@ static void group_samples(lh_monitor *m, size_t n, size_t n_things)
     m->samples = gathered;
 }
 
-/* Computes the trimmed mean of the group of equal `group` that begins at sample
- * *i of n, and advances *i to the next group. */
+/* Computes the trimmed mean of the samples with the same `group` as sample *i,
+ * among n sorted by group; advances *i to the next group. */
 static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 {
     uint32_t of = m->samples[*i].group;
@@ -106,8 +106,9 @@ static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 
 /* --- clocks --------------------------------------------------------------- */
 
-/* Updates the clock offset of each clock pair from the smallest excess delay of
- * the observed messages in each direction. */
+/* Updates the estimated offset of each pair of clocks from the messages in
+ * `seen`: the smallest excess delay (measured minus expected) in each
+ * direction. */
 static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 {
     for (uint32_t i = 0; i < m->n_pairs; i++)
@@ -137,8 +138,8 @@ static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* Sorts the observed messages by link resource and entry time. Insertion sort
- * suffices for nearly sorted messages. */
+/* Sorts the messages in `seen` by link resource, then by entry time, into
+ * m->messages; insertion sort, as they are nearly sorted. */
 static void order_messages(lh_monitor *m, const lh_observation *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -159,9 +160,9 @@ static void order_messages(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Lists messages' transfer times in m->samples and returns their number. A
- * message that waited only for the link entered when its predecessor's transfer
- * ended, so the gap between both entries is a transfer time. */
+/* Writes observed transfer times to m->samples, grouped by link, and returns
+ * their number. If a message waited only for the link, the gap between its
+ * entry and its predecessor's is the predecessor's transfer time. */
 static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -197,8 +198,8 @@ static void update_transfers(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Returns the clock offset in a link's direction, in ns; 0 if both ends share a
- * clock. */
+/* Returns the clock offset by which measured delays on the link are too long,
+ * in ns; 0 if both ends share a clock. */
 static double get_clock_offset(const lh_monitor *m,
                                const lhi_monitored_link *link)
 {
@@ -237,8 +238,8 @@ static void update_links(lh_monitor *m, const lh_observation *seen)
 
 /* --- devices -------------------------------------------------------------- */
 
-/* Computes this iteration's reading of each series, which is one kind of pass
- * or collective of one chunk. Scales parts of a split W to the whole pass. */
+/* Computes this iteration's mean time of each series (one kind of pass or
+ * collective of one chunk). Scales the parts of a split W to the whole pass. */
 static void read_series(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = 0;
@@ -268,8 +269,9 @@ static void read_series(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Averages this iteration's reading into the series' current mean; restarts
- * the mean if its device's level has changed since. */
+/* Averages this iteration's reading into the current mean of series `s`;
+ * restarts the mean if the level of its device's quantity `of` has changed
+ * since. */
 static void update_series(lh_monitor *m, lhi_series *s, const lhi_monitored *of)
 {
     bool anew = s->last_step < of->changed_step;
@@ -282,9 +284,9 @@ static void update_series(lh_monitor *m, lhi_series *s, const lhi_monitored *of)
     s->last_step = m->step;
 }
 
-/* Sums each device's busy time in this iteration over series `from` to `to` -
- * 1, and the time that the same passes took initially. Both are needed because
- * schedules may run different passes. */
+/* Sums, for each device, the busy time of series `from` to `to` - 1 (kinds of
+ * pass or collective) in this iteration, and the same passes' time during
+ * warm-up. The latter makes iterations of different schedules comparable. */
 static void sum_busy_times(lh_monitor *m, uint32_t from, uint32_t to)
 {
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
@@ -304,8 +306,9 @@ static void sum_busy_times(lh_monitor *m, uint32_t from, uint32_t to)
     }
 }
 
-/* Computes quantities[d].slowdown, the ratio of device d's mean times to the
- * pipeline's nominal times, over series `from` to `to` - 1. */
+/* Sets quantities[d].slowdown to the ratio of device d's current mean times to
+ * its nominal times, summed over series `from` to `to` - 1 (kinds of pass or
+ * collective). */
 static void compare_with_nominal(lh_monitor *m, lhi_monitored *quantities,
                                  uint32_t from, uint32_t to)
 {
@@ -327,9 +330,10 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *quantities,
     }
 }
 
-/* Averages the readings of series `from` to `to` - 1 into their initial means.
- * Scales them to their device's normal level, because a new schedule's series
- * may first occur while the device is slow. */
+/* Averages this iteration's readings of series `from` to `to` - 1 (kinds of
+ * pass or collective) into their initial means, divided by the device's present
+ * slowdown: a new schedule's series may first occur while the device is slow.
+ * */
 static void learn_initial(lh_monitor *m, const lhi_monitored *quantities,
                           uint32_t from, uint32_t to)
 {
@@ -346,9 +350,9 @@ static void learn_initial(lh_monitor *m, const lhi_monitored *quantities,
     }
 }
 
-/* Feeds a device's busy time, scaled to the first iterations' passes, into its
- * drift detector. Returns the change found, which began *ago iterations
- * before. */
+/* Passes a device's busy time, as a ratio to the same passes' initial times, to
+ * the drift detector of quantity `w`. Returns the change found, which began
+ * *ago iterations before. */
 static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
                                       const lhi_busy_time *busy, uint32_t *ago)
 {
@@ -363,9 +367,9 @@ static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
                        ago);
 }
 
-/* Feeds series `from` to `to` - 1 of each device into the device's drift
- * detector in `quantities`, reports changes, and updates means and slowdowns.
- */
+/* Passes each device's times of series `from` to `to` - 1 (kinds of pass or
+ * collective) to its drift detector in `quantities`, reports changes as events
+ * about `what`, and updates means and slowdowns. */
 static void update_devices(lh_monitor *m, lhi_monitored *quantities,
                            lh_monitor_target what, uint32_t from, uint32_t to)
 {

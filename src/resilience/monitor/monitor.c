@@ -130,8 +130,8 @@ static lh_status allocate(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Simulates the iteration time with all monitored links and devices at their
- * normal levels. */
+/* Simulates the iteration with all links and devices at their normal levels,
+ * and stores its time for comparisons. */
 static lh_status simulate_normal(lh_monitor *m, lh_error *err)
 {
     int64_t ns;
@@ -323,8 +323,8 @@ static lh_status check_observation(const lh_monitor *m,
     return LH_OK;
 }
 
-/* Enlarges the monitor's scratch arrays to the sample count in an
- * observation. */
+/* Enlarges the monitor's scratch arrays for the messages, passes and
+ * collectives in the observation `seen`. */
 static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
     size_t n = seen->n_passes + seen->n_collectives;
@@ -364,8 +364,8 @@ static lhi_monitored *find_monitored(const lh_monitor *m,
                                             : &m->data[e->index];
 }
 
-/* Computes each new change's cost: the iteration time less that with this
- * quantity at its normal level. */
+/* Computes the cost in ns of each new event: the estimated iteration time minus
+ * that with the event's link or device at its normal level. */
 static lh_status compute_costs(lh_monitor *m, lh_error *err)
 {
     int64_t now = 0;
@@ -382,9 +382,9 @@ static lh_status compute_costs(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Appends an event for monitored quantity `quantity` (link, device work or
- * data-parallel communication), with its current level, to the active events if
- * it has left its normal level. */
+/* Appends an event with the current level of quantity `quantity` (a link's, a
+ * device's or its data-parallel communication's) to the active events, if that
+ * differs from the normal level. */
 static void add_if_active(lh_monitor *m, lhi_monitored *quantity)
 {
     if (!quantity->is_active)
@@ -428,6 +428,8 @@ const lh_monitor_event *lhi_monitor_events(const lh_monitor *m, uint32_t *n)
     return m->news;
 }
 
+/* Returns the active events (begun and not ended); borrowed until the next
+ * iteration is added. */
 const lh_monitor_event *lh_monitor_active_events(const lh_monitor *m,
                                                  uint32_t *n)
 {

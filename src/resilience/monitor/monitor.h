@@ -26,7 +26,8 @@ lh_link_estimate lhi_monitor_link(const lh_monitor *monitor, uint32_t link);
 lh_pass_estimate lhi_monitor_pass(const lh_monitor *monitor, uint32_t chunk,
                                   lh_pass_kind kind);
 
-/* Returns the estimated offset of clock b relative to clock a. */
+/* Returns the estimated offset of clock b relative to clock a, in ns, with its
+ * error. */
 lh_clock_estimate lhi_monitor_clock(const lh_monitor *monitor, uint32_t a,
                                     uint32_t b);
 

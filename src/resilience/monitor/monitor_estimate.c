@@ -14,8 +14,8 @@
 
 /* --- estimates ------------------------------------------------------------ */
 
-/* Splits a link's message delay in ns into *transfer, the observed or else the
- * pipeline's transfer time, and *latency, the remaining time. */
+/* Splits `delay`, the message delay in ns on link `l`, into *transfer, the
+ * observed transfer time or else the pipeline's, and *latency, the rest. */
 static void split_delay(const lh_monitor *m, uint32_t l, double delay,
                         double *latency, double *transfer)
 {
@@ -76,9 +76,9 @@ static int64_t round_to_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-/* Returns the ratio of the normal to the current level of `quantity` (link,
- * device work or data-parallel communication) if it is `quiet` or all_quiet is
- * set; otherwise 1. */
+/* Returns normal / current level of `quantity` if it is the quantity `quiet` or
+ * all_quiet is set; otherwise 1. The factor removes its slowdown from an
+ * estimate. */
 static double compute_normal_factor(const lhi_monitored *quantity,
                                     const lhi_monitored *quiet, bool all_quiet)
 {
@@ -86,8 +86,8 @@ static double compute_normal_factor(const lhi_monitored *quantity,
                                           : 1;
 }
 
-/* Sets the estimated pass and collective times of chunk `c` in *out. `work`,
- * `data`: factors on its passes and on its data-parallel communication. */
+/* Writes the estimated pass and collective times of chunk `c` to *out,
+ * multiplied by `work` (passes) and `data` (data-parallel communication). */
 static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
                            double data, lh_chunk *out)
 {

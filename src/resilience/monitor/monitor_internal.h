@@ -121,14 +121,15 @@ static inline double lhi_monitored_normal_ratio(const lhi_monitored *quantity)
     return g->has_left && g->level > 0 ? g->normal / g->level : 1;
 }
 
-/* Feeds the observed iteration `seen`, already validated, into all drift
- * detectors and stores detected changes as new events, without costs yet. The
- * scratch arrays must already have the observation's size. */
+/* Passes a checked observation of one iteration to all drift detectors, and
+ * stores the changes found as new events, whose costs are not computed yet. The
+ * scratch arrays must be large enough. */
 void lhi_monitor_process_iteration(lh_monitor *monitor,
                                    const lh_observation *seen);
 
-/* Builds the pipeline with all current estimates. Quantity `quiet`, unless
- * NULL, has its normal level instead; with all_quiet all quantities do. */
+/* Builds the pipeline with all current estimates. Quantity `quiet` (NULL: none)
+ * gets its normal level instead, as if its slowdown had ended; with all_quiet
+ * all quantities do. */
 lh_status lhi_monitor_estimate(const lh_monitor *monitor,
                                const lhi_monitored *quiet, bool all_quiet,
                                lh_pipeline **out, lh_error *err);

@@ -58,9 +58,9 @@ static uint64_t hash_bytes(const void *bytes, size_t n)
     return h ^ h >> 29;
 }
 
-/* Returns a view's hash entry, or the free entry for a new one (open addressing
- * with linear probing). A view is the slowdown array per link and device of one
- * host order. */
+/* Returns the hash entry of a view (slowdowns per link and device that a host
+ * order leads to), or the free entry for a new one (open addressing with linear
+ * probing). */
 static hash_entry *find_entry(const search *s, const void *view)
 {
     size_t bytes = lhi_placement_view_bytes(s->places);
@@ -70,8 +70,8 @@ static hash_entry *find_entry(const search *s, const void *view)
     return &s->slots[i];
 }
 
-/* Rehashes the table of simulated host orders into `n` slots, a power of two;
- * false on allocation failure. */
+/* Enlarges the hash table of simulated views (slowdowns per link and device) to
+ * `n` slots, a power of two; false on allocation failure. */
 static bool grow_table(search *s, size_t n)
 {
     size_t n_old = s->n_slots;
@@ -89,8 +89,8 @@ static bool grow_table(search *s, size_t n)
     return true;
 }
 
-/* Simulates an iteration of the pipeline under the slowdowns in s->view; *ns
- * is the makespan. */
+/* Simulates an iteration under the slowdowns per link and device in s->view;
+ * *ns is the makespan in ns. */
 static lh_status simulate(search *s, int64_t *ns, lh_error *err)
 {
     lh_pipeline *p;
@@ -106,8 +106,9 @@ static lh_status simulate(search *s, int64_t *ns, lh_error *err)
     return status;
 }
 
-/* Sets *ns to a host order's iteration time. Simulates it unless an order with
- * the same slowdowns per link and device was simulated before. */
+/* Sets *ns to the iteration time with host hosts[i] at place i. Simulates it
+ * unless an order with the same slowdowns per link and device was simulated
+ * before. */
 static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
                                 lh_error *err)
 {
@@ -131,8 +132,9 @@ static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
 
 /* --- search --------------------------------------------------------------- */
 
-/* Evaluates a host order, migration included, and stores it as the best one if
- * it takes less time. Sets *better then; `better` may be NULL. */
+/* Evaluates a host order (hosts[i]: host at place i), migration time included,
+ * and keeps it as the best one if it saves time. *better (may be NULL): whether
+ * it did. */
 static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
                            lh_error *err)
 {
@@ -265,8 +267,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the host exchange's result with its explanation. `all`: the search was
- * exhaustive. *out owns the search's arena. */
+/* Builds the result: the best host order with its moves, times and explanation.
+ * `all`: all orders were evaluated. *out owns the search's arena. */
 static lh_status make_result(search *s, bool all, lh_host_exchange **out,
                              lh_error *err)
 {

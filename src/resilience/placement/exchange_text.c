@@ -11,8 +11,8 @@
  * reason lists. */
 enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
-/* Returns the placement (replica number times devices plus device) at which
- * `hosts` has `host`. */
+/* Returns the place (replica * n_devices + device) at which `hosts` has `host`,
+ * which must occur. */
 static uint32_t find_place(const uint32_t *hosts, uint32_t host)
 {
     uint32_t i = 0;
@@ -33,9 +33,9 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
 /* Traffic on a link between hosts. */
 typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
-/* Describes in `text` the traffic between hosts `one` and `other`, in either
- * direction, and returns its kind: pipeline messages, data-parallel ring, or
- * none. */
+/* Describes the traffic between hosts `one` and `other`, in either direction,
+ * in `text`, and returns its kind: pipeline messages, data-parallel ring, or
+ * none. hosts[i]: host at place i. */
 static carries describe_traffic(const lh_host_placement *s,
                                 const uint32_t *hosts, uint32_t one,
                                 uint32_t other, char *text)
@@ -69,8 +69,8 @@ static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
-/* Appends the host pairs with a slow link, and the traffic between them, to the
- * explanation `why`; if there are many, only their number. */
+/* Appends the pairs of hosts with a slow link, and their traffic, to the
+ * explanation `why`; if there are many, only the number of pairs. */
 static void add_links(const lh_host_placement *s,
                       const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)

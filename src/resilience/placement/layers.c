@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates the times of one layer's F, D and W: the smallest quotient of a
- * chunk's time and its layer count. */
+/* Estimates the times of one layer's F, D and W: for each the smallest
+ * quotient, over all chunks, of the chunk's time and its layer count. */
 static void estimate_layer_times(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;

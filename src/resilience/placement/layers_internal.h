@@ -29,14 +29,14 @@ typedef struct lhi_layer_ratios {
     double f, d, w, all;
 } lhi_layer_ratios;
 
-/* Returns the factors on the times and memory of chunk `c` if it has `now`
- * layers instead of its initial number. */
+/* Returns the factors by which times and memory of chunk `c` change if it has
+ * `now` layers instead of its initial number. */
 lhi_layer_ratios lhi_layers_ratios(const lh_layers *layers, uint32_t chunk,
                                    uint32_t now);
 
-/* Counts the layers that move to another device between layer counts `from`
- * and `to`. *busiest: the most layers that one device sends or receives.
- * `room`: scratch, two numbers per device. */
+/* Counts the layers that change their device if the layers per chunk change
+ * from `from` to `to`. *busiest: the most layers that one device sends or
+ * receives. `room`: scratch, two numbers per device. */
 uint64_t lhi_layers_count_transfers(const lh_pipeline *pipeline,
                                     const uint32_t *from, const uint32_t *to,
                                     int64_t *room, int64_t *busiest);

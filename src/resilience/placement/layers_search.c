@@ -56,8 +56,8 @@ static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
 }
 
 /* Returns the sum of squares of the devices' work with `numbers` layers per
- * chunk, which breaks ties: of partitions with equal iteration times, the
- * search continues from the more balanced one. */
+ * chunk. Among partitions with equal iteration times, the search continues from
+ * the smallest sum. */
 static double compute_imbalance(const search *s, const uint32_t *numbers)
 {
     const lh_pipeline *p = s->pipeline;
@@ -75,9 +75,9 @@ static double compute_imbalance(const search *s, const uint32_t *numbers)
     return sum;
 }
 
-/* Evaluates the layer counts s->trial. Stores them as the best ones if they
- * have the least time including migration; stores them in s->next and sets
- * *is_next if they have the least time without it. */
+/* Evaluates the layers per chunk in s->trial. Keeps them as the result if they
+ * have the least time including migration; copies them to s->next and sets
+ * *is_next if they have the least iteration time so far. */
 static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
 {
     int64_t ns, busiest;

@@ -32,8 +32,9 @@ static bool are_devices_equal(const lh_pipeline *p)
     return true;
 }
 
-/* Fails if a pipeline cannot be placed on hosts: too many hosts, data-parallel
- * operations within the iteration, or links that share a resource. */
+/* Fails if the pipeline cannot be modelled on hosts: with too many hosts,
+ * data-parallel operations within the iteration, or links that share a
+ * resource. */
 static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
                                 lh_error *err)
 {
@@ -64,8 +65,8 @@ static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
     return false;
 }
 
-/* Copies the pipeline and adds a link without delay for every message between
- * devices that has none, so that events can slow it. */
+/* Copies the pipeline, and adds a link without delay wherever neighbouring
+ * chunks on two devices have none, so that events can slow it. */
 static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
                            lh_error *err)
 {
@@ -91,14 +92,14 @@ static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
     return status;
 }
 
-/* Converts a time into the number of messages with that total transfer time.
- * Returns -1 (unknown) if messages take no time but `ns` is positive. */
+/* Returns how many messages with the link's transfer time transfer_ns take `ns`
+ * in total; -1 (unknown) if transfer_ns is 0 but `ns` is not. */
 static double convert_to_messages(int64_t ns, int64_t transfer_ns)
 {
     return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
 }
 
-/* Checks that all `n` message counts in `of` are from 0 to 1e12; true for
+/* Checks that the `n` message counts in `of` are all from 0 to 1e12; true for
  * NULL. */
 static bool are_valid_counts(const double *of, uint32_t n)
 {
@@ -108,8 +109,9 @@ static bool are_valid_counts(const double *of, uint32_t n)
     return true;
 }
 
-/* Validates and copies the data-parallel and host-state sizes, in messages.
- * Derives missing ones from the pipeline's times. */
+/* Checks and copies the sizes of data-parallel communication and of hosts'
+ * training state, counted in messages. Derives missing ones from the pipeline's
+ * times. */
 static lh_status copy_options(lh_host_placement *s,
                               const lh_host_placement_options *o, lh_error *err)
 {
@@ -154,8 +156,8 @@ static lh_status copy_options(lh_host_placement *s,
     return LH_OK;
 }
 
-/* Validates and copies pipeline and options, and determines whether all hosts
- * have equal links and memory, so that any may be exchanged. */
+/* Checks and copies pipeline and options. Determines whether all hosts have
+ * equal links and memory, so that any two may be exchanged. */
 static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
                         const lh_host_placement_options *o, lh_error *err)
 {
@@ -276,8 +278,8 @@ static int64_t multiply_time(int64_t ns, double factor)
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
 }
 
-/* Validates the link slowdowns and sums them per pair of hosts into the tables
- * `s`. */
+/* Checks the link slowdowns in `now`, and adds their latencies and transfer
+ * times to the table per pair of hosts in `s`. */
 static lh_status fill_links(const lh_host_slowdowns *now,
                             lhi_host_slowdown_tables *s, lh_error *err)
 {
@@ -350,8 +352,8 @@ bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem,
     return true;
 }
 
-/* Raises the latency and the transfer time in *most to those in `x` where these
- * are longer. */
+/* Raises the latency and the transfer time in *most to those of `x` where `x`
+ * has longer ones. */
 static void raise_to(lhi_additional_time *most, lhi_additional_time x)
 {
     if (x.latency_ns > most->latency_ns)
@@ -384,9 +386,9 @@ void lhi_placement_view_fill(const lh_host_placement *s,
     }
 }
 
-/* Adds the additional latency and transfer time of the data-parallel ring
- * `ring` to chunk `c`'s data-parallel times, *k. A ring takes n_replicas - 1
- * steps, each as long as its slowest link. */
+/* Adds the additional time `ring`, per link of the data-parallel ring, to chunk
+ * c's all-gather and reduce-scatter times in *k: n_replicas - 1 steps, each as
+ * long as the slowest link. */
 static lh_status slow_data(const lh_host_placement *s, uint32_t c,
                            lhi_additional_time ring, lh_chunk *k, lh_error *err)
 {
@@ -415,8 +417,8 @@ static lh_status slow_data(const lh_host_placement *s, uint32_t c,
     return LH_OK;
 }
 
-/* Applies a view's slowdowns to the pass times and data-parallel communication
- * of all chunks. */
+/* Applies a view's slowdowns (per link, ring and device) to the pass times and
+ * data-parallel communication of all chunks. */
 static lh_status slow_chunks(const lh_host_placement *s,
                              const lhi_placement_view *view, lh_chunk *chunks,
                              lh_error *err)
@@ -464,8 +466,8 @@ lh_status lhi_placement_view_pipeline(const lh_host_placement *s,
 
 /* --- hosts ---------------------------------------------------------------- */
 
-/* Fails if `hosts` is no permutation, or if a host differs in links or memory
- * from the device it is to replace. `mem`: scratch memory. */
+/* Fails if `hosts` (host per place) is no permutation, or if a host differs in
+ * links or memory from the host whose place it takes. `mem`: scratch memory. */
 static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
                              lhi_arena *mem, lh_error *err)
 {

@@ -8,9 +8,9 @@
 /* Returns the host count. */
 uint32_t lhi_host_placement_n_hosts(const lh_host_placement *places);
 
-/* Returns the link, without slowdowns, between two hosts at their initial
- * placements; its name is NULL. If links differ, only the pipeline's own links
- * are known; others take no time. */
+/* Returns the link without slowdowns between hosts `from` and `to` at their
+ * initial places, with name NULL. If links differ, only the pipeline's own
+ * links are known; others take no time. */
 lh_link lhi_host_placement_nominal_link(const lh_host_placement *places,
                                         uint32_t from, uint32_t to);
 

@@ -56,8 +56,8 @@ typedef struct lhi_host_slowdown_tables {
     double *pass_factors;       /* per host */
 } lhi_host_slowdown_tables;
 
-/* Validates the slowdowns `given` and converts them to tables per host and
- * host pair, allocated in `mem`. */
+/* Checks the slowdowns `given` and converts them to tables per host and per
+ * pair of hosts, *out, allocated in `mem`. */
 lh_status lhi_host_slowdowns_check(const lh_host_placement *places,
                                    const lh_host_slowdowns *now, lhi_arena *mem,
                                    lhi_host_slowdown_tables *out,
@@ -80,25 +80,28 @@ typedef struct lhi_placement_view {
 } lhi_placement_view;
 
 /* Returns the size in bytes of a view's three contiguous arrays. A view holds
- * the slowdowns per link and device of one host order. */
+ * the slowdowns per link, data-parallel ring and device that one host order
+ * leads to. */
 size_t lhi_placement_view_bytes(const lh_host_placement *places);
-/* Allocates a view's three arrays (slowdowns per link and device of one host
- * order) in `mem`; returns false on allocation failure. */
+/* Allocates a view's three arrays in `mem`: the slowdowns per link,
+ * data-parallel ring and device that one host order leads to. Returns false on
+ * allocation failure. */
 bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
                              lhi_placement_view *out);
-/* Sets `view` to the largest slowdowns per link, data-parallel ring and device
- * over all replicas, with host hosts[i] at placement i. */
+/* Computes the view of one replica with host hosts[i] at place i: for each
+ * link, data-parallel ring and device the largest slowdown over all replicas.
+ * */
 void lhi_placement_view_fill(const lh_host_placement *places,
                              const lhi_host_slowdown_tables *slow,
                              const uint32_t *hosts, lhi_placement_view *view);
-/* Builds the pipeline with a view's slowdowns applied. LH_EINPUT: a time
- * exceeds the limit for pipeline times. */
+/* Builds the pipeline with the slowdowns of `view` (per link, ring and device).
+ * LH_EINPUT: a time exceeds the limit for pipeline times. */
 lh_status lhi_placement_view_pipeline(const lh_host_placement *places,
                                       const lhi_placement_view *view,
                                       lh_pipeline **out, lh_error *err);
 
-/* Copies and validates each placement's host into *out; NULL: the initial
- * hosts. */
+/* Copies `given`, the host at each place, into *out, allocated in `mem`, and
+ * checks it; NULL: the initial hosts. */
 lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
                                         const uint32_t *given, lhi_arena *mem,
                                         uint32_t **out, lh_error *err);
@@ -132,8 +135,9 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places,
 lh_status lhi_host_placement_check_state(const lh_host_placement *places,
                                          lh_error *err);
 
-/* Copies a placement with the pass times in `measured`, which has the same
- * chunks. Borrows from `places`. Release with lh_host_placement_free(). */
+/* Copies the host placement model with the pass times of `measured`, which has
+ * the same chunks. The copy borrows from `places`. Release with
+ * lh_host_placement_free(). */
 lh_status lhi_host_placement_with_times(const lh_host_placement *places,
                                         const lh_pipeline *measured,
                                         lh_host_placement **out, lh_error *err);

@@ -37,9 +37,9 @@ static int64_t get_later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the time in ns at which move `m`'s state arrives over relay host
- * `via` (LH_NONE: directly) and sets m->start_ns; -1: a link's transfer time is
- * unknown. `w`: when each host can send and receive again. */
+/* Computes when move m's training state arrives over relay host `via` (LH_NONE:
+ * directly), in ns, and sets m->start_ns; returns -1 if a link's transfer time
+ * is unknown. `w`: when each host can send and receive again. */
 static int64_t compute_route_arrival(const lh_host_placement *s,
                                      const lhi_host_slowdown_tables *slow,
                                      host_links w, uint32_t via,
@@ -60,10 +60,10 @@ static int64_t compute_route_arrival(const lh_host_placement *s,
            second;
 }
 
-/* Chooses the relay host (or none) and transfer `m`'s times for the earliest
- * arrival. `via`: the only relay to try, LH_NONE for none; NULL: tries the
- * direct link and all hosts. `w`: when each host can send and receive again.
- * False: no route's transfer time is known. */
+/* Chooses the relay host (or none) for move `m` with the earliest arrival, and
+ * sets its times. `via`: the only relay to try, LH_NONE for none; NULL: tries
+ * the direct link and all hosts. `w`: when each host can send and receive
+ * again. False: no route's transfer time is known. */
 static bool find_route(const lh_host_placement *s,
                        const lhi_host_slowdown_tables *slow, host_links w,
                        const uint32_t *via, lh_host_move *m)
