@@ -17,10 +17,9 @@ bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
     return !out->is_tied_copy;
 }
 
-/* Returns a checksum of `bytes` bytes as an integral double. Each step is a
- * bijection of the state for a given word, and of the word for a given state.
- * So one wrong word is always detected before the final truncation, and
- * several with near certainty. */
+/* Returns a checksum of `bytes` bytes as an integral double. A single wrong
+ * 8-byte word always changes the state before its final truncation; several do
+ * with near certainty. */
 double lhi_checksum(const void *data, size_t bytes)
 {
     const char *from = data;

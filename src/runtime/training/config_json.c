@@ -32,8 +32,8 @@ static uint32_t get_sequence(const lhi_checkpoint_options *o)
     return o->sequence ? o->sequence : 2048;
 }
 
-/* Appends the config.json keys of Llama, which Qwen2, Qwen3, DeepSeek, Mixtral
- * and GLM-4 share. */
+/* Appends the config.json keys of Llama's architecture, which Qwen2, Qwen3,
+ * DeepSeek, Mixtral and GLM-4 share, to `text`. */
 static void add_llama(lhi_text *text, const lh_model *m,
                       const lhi_checkpoint_options *o)
 {
@@ -205,8 +205,8 @@ static void add_gpt2(lhi_text *text, const lh_model *m,
                     m->ffn, m->layers, m->positions, o->dropout);
 }
 
-/* Writes the model as config.json, with its family's keys in transformers.
- */
+/* Writes the model as config.json into `text`, with the keys of its family in
+ * Hugging Face transformers. */
 static void add_all(lhi_text *text, const lh_model *m,
                     const lhi_checkpoint_options *o)
 {

@@ -31,8 +31,8 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     return LH_OK;
 }
 
-/* Checks whether the file name is that of a checkpoint's file, or of a
- * temporary version of one. */
+/* Checks whether `name` is a file that checkpoints consist of, or a temporary
+ * version of one (with the suffix ".tmp-..."). */
 static bool is_checkpoint_file(const char *name)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
@@ -67,8 +67,8 @@ void lhi_checkpoint_remove(const char *path)
     rmdir(path);
 }
 
-/* Syncs `path`'s parent folder to disk, so that the folder survives a power
- * loss. */
+/* Syncs the folder that contains `path` to disk, so that the entry for `path`
+ * survives a power loss. */
 static lh_status sync_parent(const char *path, lh_error *err)
 {
     char parent[LHI_PATH];
@@ -258,10 +258,10 @@ static bool is_checkpoint(const char *path)
            access(state, F_OK) == 0;
 }
 
-/* Removes the entry `name` of folder `path` if it is the rest of a killed run:
- * an incomplete checkpoint, a replaced one, or a takeover folder. Gives a
- * replaced checkpoint its name back if it is the only one of its step
- * (*moved). */
+/* Removes the entry `name` of folder `path` if a killed run has left it: an
+ * incomplete checkpoint, a replaced one, or a folder for taking over the lock.
+ * A replaced checkpoint that is the only one of its step gets its name back
+ * (*moved: true). */
 static lh_status clean_entry(const char *path, const char *name, bool *moved,
                              lh_error *err)
 {

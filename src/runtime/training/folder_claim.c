@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Checks whether two paths lead to the same folder. */
+/* Checks whether two paths lead to the same folder (same device and inode). */
 static bool is_same_folder(const char *a, const char *b)
 {
     struct stat x, y;
@@ -21,7 +21,8 @@ static bool is_same_folder(const char *a, const char *b)
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Reads the identity of the run that wrote a checkpoint; empty: unknown. */
+/* Returns the identity of the run that wrote checkpoint `step` in `folder`;
+ * empty: unknown. */
 static lhi_run_identity read_owner(const char *folder, uint64_t step)
 {
     char path[LHI_PATH], *text;
@@ -40,8 +41,8 @@ static lhi_run_identity read_owner(const char *folder, uint64_t step)
     return run;
 }
 
-/* Fails because the folder has the checkpoint of `step`: of another run `owner`
- * (is_foreign), or of this run but later than the step from which it
+/* Fails with LH_EINPUT: the folder has checkpoint `step` of another run,
+ * `owner` (is_foreign), or of this run but later than the step from which it
  * resumes. */
 static lh_status fail_claimed(const lhi_folder_claim *claim, uint64_t step,
                               const lhi_run_identity *owner, bool is_foreign,
@@ -98,7 +99,8 @@ lh_status lhi_folder_claim_check(const lhi_folder_claim *claim,
     return LH_OK;
 }
 
-/* Formats a checkpoint's path, with a prefix of its name. */
+/* Formats the path of checkpoint `step` in `folder` into `out`; `prefix`
+ * precedes its name, as in ".old-step-00000020". */
 static lh_status format_path(const char *folder, const char *prefix,
                              uint64_t step, char *out, lh_error *err)
 {
@@ -106,8 +108,8 @@ static lh_status format_path(const char *folder, const char *prefix,
                            step);
 }
 
-/* Renames the checkpoint of `step` before its removal, so that a partly removed
- * one is not taken for a checkpoint. */
+/* Renames checkpoint `step` to its ".old-" name before it is removed, so that a
+ * partly removed one is not taken for a checkpoint. */
 static lh_status rename_old(const char *folder, uint64_t step, lh_error *err)
 {
     char path[LHI_PATH], gone[LHI_PATH];

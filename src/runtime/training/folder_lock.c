@@ -120,8 +120,8 @@ static bool read_owner(int fd, owner *out)
     return len > 0 && parse_owner(text, (size_t)len, out);
 }
 
-/* Checks whether the lock file at `path` has the given token, a random text
- * per claim; *missing: no file exists. */
+/* Checks whether the lock file at `path` was written by the claim with this
+ * token (a unique text); *missing: no file exists. */
 static bool has_token(const char *path, const char *token, bool *missing)
 {
     owner o;
@@ -150,8 +150,8 @@ static lh_status fail_at(const char *path, lh_error *err)
                     strerror(errno));
 }
 
-/* Writes this process and a new random token as the owner into the claim's
- * file, which may become the lock, and syncs it. */
+/* Writes this process, as the owner, and a new unique token into the claim's
+ * file (which becomes the lock when it is renamed), and syncs it. */
 static lh_status write_claim(claim *c, lh_error *err)
 {
     owner self = {.flocked = flock(c->fd, LOCK_EX | LOCK_NB) == 0};
@@ -180,8 +180,8 @@ static lh_status write_claim(claim *c, lh_error *err)
                                                     : fail_at(c->path, err);
 }
 
-/* Creates a claim beside the lock at `path`: a file that becomes the lock when
- * it is renamed. On failure no file remains. */
+/* Creates a claim: a file beside the lock at `path` that names this process and
+ * becomes the lock when it is renamed. On failure no file remains. */
 static lh_status open_claim(const char *path, claim *c, lh_error *err)
 {
     c->fd = lhi_temp_file_create(path, c->path, sizeof c->path);
@@ -228,8 +228,8 @@ typedef struct existing_lock {
     owner owner;
 } existing_lock;
 
-/* Determines the state of a lock's owner: running, gone, or on another host
- * where it cannot be tested. */
+/* Determines the state of a lock's owner process: running, gone, or on another
+ * host, where it cannot be checked. */
 static owner_state find_owner_state(const existing_lock *f)
 {
     lhi_process self;
@@ -293,9 +293,9 @@ static lh_status fail_locked(const char *path, const existing_lock *f,
                     path, o->process.number, o->process.host, o->since);
 }
 
-/* Replaces a stale lock by the claim's file where flock is not available. Of
- * all processes that try, only the one that creates a folder with the lock's
- * token may rename its claim. False: another process did, or an error. */
+/* Replaces a stale lock by the claim's file where flock is not available. Only
+ * the process that creates a folder named by the lock's token may rename its
+ * claim. False: another process was first, or an error. */
 static bool replace_by_folder(const char *path, const existing_lock *f,
                               const claim *c)
 {

@@ -13,8 +13,9 @@ typedef struct holders {
     const uint32_t *shard_of; /* per replica; NULL: in order */
 } holders;
 
-/* Returns the group of ranks that together have a tensor: ranks with its
- * slices, times replicas. */
+/* Returns the ranks that together have the tensor `t`: their bucket (experts or
+ * others), the number of its slices and of replicas, and which shard each
+ * replica has. */
 static holders find_holders(const lhi_train *train, const lhi_tensor *t)
 {
     lhi_train_bucket_kind bucket = lhi_bucket_of(train, t);
@@ -25,15 +26,15 @@ static holders find_holders(const lhi_train *train, const lhi_tensor *t)
                      experts ? o->expert_shard_of : o->shard_of};
 }
 
-/* Returns the number of ranks that have a slice or shard of the tensor, over
- * all replicas. */
+/* Returns the number of ranks that have a slice or shard of the tensor: its
+ * slices times its replicas. */
 static uint32_t count_members(const holders *h)
 {
     return h->ranks * h->replicas;
 }
 
-/* Computes the range of shard number `shard` of a slice with n values, *first
- * and *count: `share` values each, fewer at the end. */
+/* Computes the range of shard number `shard` of a slice with `n` values:
+ * *first, and *count, which is `share` or fewer at the end. */
 static void find_shard_range(size_t n, size_t share, uint32_t shard,
                              size_t *first, size_t *count)
 {
@@ -41,9 +42,9 @@ static void find_shard_range(size_t n, size_t share, uint32_t shard,
     *count = n - *first < share ? n - *first : share;
 }
 
-/* Computes the range of its slice, in *first and *n, that member `i` of the
- * group contributes: its shard, without values that an earlier rank of its
- * replica has too. Returns the slice. */
+/* Computes the range of its slice that member `i` (of the ranks that have
+ * tensor `t`) contributes to the full tensor: its shard, without values that a
+ * lower rank of its replica also has; *first and *n. Returns its slice. */
 static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
                                    const holders *h, uint32_t shards,
                                    uint32_t i, size_t *first, size_t *n)
@@ -65,9 +66,9 @@ static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
     return slice;
 }
 
-/* Collects the values `mine` (n) of each member on the group's first rank and
- * writes them into the full tensor `whole`. `shards`: shards per slice;
- * `gets`: scratch, one size per member. */
+/* Assembles the full tensor `whole` on the first of the ranks that have it,
+ * from each member's n values `mine`. `shards`: shards per slice; `gets`:
+ * scratch, one size per member. */
 static lh_status assemble_tensor(const lhi_train *train, const lhi_tensor *t,
                                  const holders *h, uint32_t shards,
                                  const float *mine, size_t n, size_t *gets,

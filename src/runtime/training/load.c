@@ -63,7 +63,8 @@ typedef struct reader {
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
 } reader;
 
-/* Fails because a tensor's checksum differs from the stored one. */
+/* Fails with LH_EINPUT: the checksum of `tensor` in file `path` differs from
+ * the checkpoint's. */
 static lh_status fail_checksum(const char *path, const char *tensor,
                                lh_error *err)
 {
@@ -73,15 +74,15 @@ static lh_status fail_checksum(const char *path, const char *tensor,
                     path, tensor);
 }
 
-/* Returns a tensor's index in the checkpoint; a tied head is stored as the
- * embedding, 0. */
+/* Returns a tensor's index in the model's order, under which the checkpoint
+ * stores it: 0, the embedding, for a tied head. */
 static uint32_t get_checkpoint_index(const lhi_tensor *tensor)
 {
     return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
 }
 
-/* Reads a tensor's weights from the file. `whole`: buffer for the full tensor,
- * used if this rank has only a slice; otherwise reads in place. */
+/* Reads this rank's values of a tensor from the file. If it has a slice, reads
+ * the full tensor into the buffer `whole` first; otherwise reads in place. */
 static lh_status read_weights(const lhi_safetensors *file,
                               const lhi_tensor *tensor, float *whole,
                               lh_error *err)
@@ -97,9 +98,9 @@ static lh_status read_weights(const lhi_safetensors *file,
     return LH_OK;
 }
 
-/* Reads a moment of a tensor of which this rank has a slice: the full tensor,
- * which the checkpoint stores in pieces with one checksum each in `sums`.
- * Copies this rank's shard of the slice to `out`. */
+/* Reads a moment of a sliced tensor: the full tensor `found`, in pieces whose
+ * checksums are in `sums`. Copies this rank's shard of its slice to `out`;
+ * `name` is for messages. */
 static lh_status read_sliced_moments(const reader *r,
                                      const lhi_owned_tensor *own,
                                      const lhi_st_tensor *found,
@@ -120,9 +121,9 @@ static lh_status read_sliced_moments(const reader *r,
     return LH_OK;
 }
 
-/* Reads this rank's shard of a tensor's moment, named by `suffix`, into `out`.
- * Reads and verifies all pieces that overlap it; a checkpoint has one piece
- * and one checksum in `sums` per replica of the writing run. */
+/* Reads this rank's shard of a tensor's moment, the stored tensor with name
+ * suffix `suffix`, into `out`. Checks all pieces that overlap it against
+ * `sums`; a moment has one piece per replica of the run that wrote it. */
 static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
                               const char *suffix, const double *sums,
                               float *out, lh_error *err)
@@ -173,8 +174,9 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
     return LH_OK;
 }
 
-/* Verifies the exact header and size of a tensor file, so that every byte of
- * the file is checked. */
+/* Checks that the file at `path` has exactly the header and size that follow
+ * from the model and the name suffixes, since checksums cover only values.
+ * LH_EINPUT: it has not. */
 static lh_status check_header(const char *path, const lh_model *model,
                               const char *const *suffixes, lh_error *err)
 {
@@ -220,8 +222,8 @@ static size_t find_largest_tensor(const lhi_train *train)
     return most;
 }
 
-/* Opens a checkpoint's three files and checks state and headers against this
- * run's model. */
+/* Opens a checkpoint's description, weights and moments files in `folder`, and
+ * checks that they belong to this run's model and data. */
 static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                             const lhi_checkpoint_options *options,
                             lh_error *err)

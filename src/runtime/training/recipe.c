@@ -39,14 +39,15 @@ static const double older_values[LHI_N_RECIPE_OPTIONS] = {
     [LHI_RECIPE_EPSILON] = 1e-8,
 };
 
-/* Checks whether older checkpoints lack an option. */
+/* Checks whether a recipe option (a training option that a resumed run must
+ * repeat) is newer than the format, so that old checkpoints may lack it. */
 static bool is_recent(uint32_t option)
 {
     return option >= LHI_RECIPE_BETA1 && option <= LHI_RECIPE_DECAY_STEPS;
 }
 
-/* Returns the number of the recipe option with a name of `len` bytes;
- * LHI_N_RECIPE_OPTIONS: none. */
+/* Returns the number of the recipe option (training option that a resumed run
+ * must repeat) with a name of `len` bytes; LHI_N_RECIPE_OPTIONS: none. */
 static uint32_t find_option(const char *name, size_t len)
 {
     uint32_t i = 0;
@@ -78,8 +79,9 @@ lh_status lhi_recipe_parse_names(const char *list, uint32_t *out, lh_error *err)
     return LH_OK;
 }
 
-/* Formats the part of a run's recipe that must not change on resume as JSON:
- * batch, sequence, seed, validation share and data fingerprint. */
+/* Formats the data settings that a resumed run must repeat as a JSON object:
+ * batch, sequence, seed, validation share, delayed update and data fingerprint.
+ * NULL: out of memory. */
 static json_t *format_data(const lhi_recipe *r)
 {
     char fingerprint[17];
@@ -104,8 +106,8 @@ static json_t *format_options(const lhi_recipe *r)
     return all;
 }
 
-/* Sets the run's identity, a checksum over model, data and options in the
- * checkpoint description `root`; false: out of memory. */
+/* Sets the run's identity to a checksum over the model, data and options in
+ * `root`, a checkpoint's description; false: out of memory. */
 static bool make_id(lhi_recipe *recipe, const json_t *root)
 {
     json_t *of =

@@ -56,18 +56,20 @@ typedef struct lhi_recipe {
     lhi_run_identity run;
 } lhi_recipe;
 
-/* Parses a list of option names separated by commas, such as "rate,clip"; NULL:
- * none. LH_EINVAL: an unknown name; `err` lists the names. */
+/* Parses a comma-separated list of recipe options (training options of a
+ * resumed run), "rate,clip", into the bit set *out; NULL: none. LH_EINVAL: an
+ * unknown name; `err` lists the names. */
 lh_status lhi_recipe_parse_names(const char *names, uint32_t *out,
                                  lh_error *err);
 
-/* Adds "data", "options" and "run" to the description of a checkpoint, which
- * has the model; sets the run's id if it is unknown. false: out of memory. */
+/* Adds the recipe (what a resumed run must repeat) to a checkpoint's
+ * description `root`, which already has the model: "data", "options" and "run".
+ * Sets the run's id if it has none. false: out of memory. */
 bool lhi_recipe_format(lhi_recipe *recipe, json_t *root);
-/* Compares this run's recipe (data and training options) with that of a
- * checkpoint, and adopts the checkpoint's options and identity. LH_EINPUT:
- * other data, or another value of an option that was given; `err` names file,
- * key and both values, and has advice. */
+/* Checks that this run has the data settings of checkpoint description `root`,
+ * and adopts its training options and run identity. LH_EINPUT: other data, or
+ * another value of an option given by the user; `err` names file, key and both
+ * values. */
 lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
                            const char *file, lh_error *err);
 /* Reads the identity of the run that wrote a checkpoint; empty if unknown. */

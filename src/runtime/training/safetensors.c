@@ -54,7 +54,8 @@ static const struct {
               {"I16", 2, -1},      {"I8", 1, -1},       {"U8", 1, -1},
               {"BOOL", 1, -1}};
 
-/* Reads a tensor's dimensions and counts its values. */
+/* Reads tensor `key`'s dimensions from the JSON list `shape` into `t`, and
+ * counts its values. LH_EINPUT: not one or two dimensions, or too large. */
 static lh_status read_shape(const lhi_safetensors *f, const char *key,
                             const json_t *shape, lhi_st_tensor *t,
                             lh_error *err)
@@ -76,8 +77,9 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     return LH_OK;
 }
 
-/* Parses a tensor's entry `node` in the header: type, shape and byte range,
- * which counts from file offset values_at. *known: its type is supported. */
+/* Parses tensor `key`'s header entry `node` into `t`: type, shape and byte
+ * range. Ranges count from file offset values_at. *known: its type is
+ * supported. LH_EINPUT: the entry is inconsistent or beyond file_bytes. */
 static lh_status read_tensor(const lhi_safetensors *f, const char *key,
                              const json_t *node, uint64_t values_at,
                              uint64_t file_bytes, lhi_st_tensor *t, bool *known,
@@ -241,8 +243,8 @@ lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err)
 
 /* --- files of an index ---------------------------------------------------- */
 
-/* Returns the file `name` of the index, opened before or now. Names have no
- * folder. */
+/* Sets *shard to the number of the index's file `name` (without folder), which
+ * is opened if it is not yet. */
 static lh_status open_shard(lhi_safetensors *f, const char *name,
                             uint32_t *shard, lh_error *err)
 {
@@ -263,8 +265,9 @@ static lh_status open_shard(lhi_safetensors *f, const char *name,
     return LH_OK;
 }
 
-/* Takes a tensor from the file that the index assigns to it. Tensors of
- * unsupported types are omitted. */
+/* Adds tensor `tensor` from the file that the index assigns to it to the
+ * index's list. Omits a tensor of an unsupported type. LH_EINPUT: the file
+ * lacks it. */
 static lh_status add_tensor(lhi_safetensors *f, const char *tensor,
                             const json_t *file, lh_error *err)
 {

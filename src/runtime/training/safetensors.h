@@ -28,8 +28,9 @@ typedef struct lhi_st_tensor {
 
 typedef struct lhi_safetensors lhi_safetensors;
 
-/* Parses a header for a file with `file_bytes`; used by lhi_st_open() and for
- * fuzzing. */
+/* Parses the JSON header of a safetensors file with file_bytes bytes into *out,
+ * without opening the file; `name` is for messages. LH_EINPUT: it is damaged.
+ * */
 lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
                        const char *name, lhi_safetensors **out, lh_error *err);
 /* Opens a safetensors file and keeps it open. LH_EINPUT: it is damaged or has

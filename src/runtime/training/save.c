@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Formats the paths of the checkpoint's temporary and final folders; `final`
- * may be NULL. */
+/* Formats the paths of the checkpoint's temporary and final folder (LHI_PATH
+ * bytes each); `final` may be NULL. */
 static lh_status format_folder_names(const lhi_train *train,
                                      const lhi_checkpoint_options *options,
                                      char *temporary, char *final,
@@ -154,8 +154,9 @@ typedef struct writer {
     lhi_safetensors_layout layout;
 } writer;
 
-/* Writes `n` values of the stored tensor `index` with name suffix `suffix`
- * from value `first` on, and returns their checksum in *sum. */
+/* Writes values `first` to first + n - 1 of the stored tensor for model tensor
+ * `index` with suffix number `suffix` (weights: 0; moments: which one); *sum:
+ * their checksum. */
 static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
                               size_t first, const float *values, size_t n,
                               double *sum, lh_error *err)
@@ -166,8 +167,8 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
-/* Checks whether several ranks have slices of the tensor, which are then
- * collected at one rank for checkpoints. */
+/* Checks whether several ranks have slices of the tensor (tensor or expert
+ * parallelism), which one rank collects for checkpoints. */
 static bool is_gathered(const lhi_train *train, const lhi_tensor *t)
 {
     return lhi_bucket_count_slices(train, lhi_bucket_of(train, t)) > 1;
@@ -205,9 +206,9 @@ static lh_status write_slices(const lhi_train *train,
     return LH_OK;
 }
 
-/* Writes this rank's shard of a moment in `pieces` pieces with a checksum
- * each, as the checkpoint format requires. `which`: the moment's name
- * suffix. */
+/* Writes this rank's shard `values` of moment number `which` of a tensor, in
+ * `pieces` equal pieces with one checksum each in `sums`, as the checkpoint
+ * format requires. */
 static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
                               const writer *moments, uint32_t which,
                               const float *values, double *sums, lh_error *err)
@@ -245,8 +246,8 @@ static lh_status write_owned(const lhi_train *train,
     return LH_OK;
 }
 
-/* Returns the value count in the largest sliced tensor of a chunk, which is
- * collected at one rank; 0: none. */
+/* Returns the value count of the chunk's largest tensor that one rank collects
+ * from slices; 0: none is sliced. */
 static size_t find_largest_gathered(const lhi_train *train,
                                     const lhi_train_chunk *c)
 {
@@ -294,8 +295,8 @@ static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
     return status;
 }
 
-/* Opens a tensor file of the checkpoint for writing at computed offsets;
- * release with close_writer(). */
+/* Opens the checkpoint's tensor file `name` in `folder` for writing, and
+ * computes the offsets of its tensors; release with close_writer(). */
 static lh_status open_writer(const lhi_train *train, const char *folder,
                              const char *name, const char *const *suffixes,
                              writer *w, lh_error *err)
@@ -355,8 +356,8 @@ static lh_status prune(const lhi_train *train,
     return status;
 }
 
-/* Writes the checkpoint's description with the checksums `sums`, and syncs its
- * folder. */
+/* Writes the checkpoint's description file with the checksums `sums` of all
+ * tensors, and syncs `folder`. */
 static lh_status write_state(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, const char *folder,

@@ -6,9 +6,10 @@
 
 #include <string.h>
 
-/* Returns the offset, in this rank's piece of a bucket, of the bucket's first
- * tensor from tensor `first` on. A piece has the rank's shards of all tensors
- * in the bucket (experts or others). */
+/* Returns the offset of the bucket's (experts or others) first tensor with
+ * index `first` or higher in this rank's piece; the piece's size if there is
+ * none. A piece is the rank's shards of all tensors of a bucket, one after the
+ * other. */
 static size_t find_bucket_offset(const lhi_train *train,
                                  const lhi_train_chunk *c,
                                  lhi_train_bucket_kind bucket, uint32_t first)
@@ -58,8 +59,9 @@ typedef struct overlap {
     size_t at, first, n, room;
 } overlap;
 
-/* Returns where replica `replica`'s shard of a tensor overlaps a part (a range
- * of a bucket); empty if the tensor is in another bucket. */
+/* Returns where shard `replica` of a tensor overlaps `part` (a range of each
+ * rank's piece of a bucket): its place in the exchange array, its values, and
+ * their padded length. Empty if the tensor is in another bucket. */
 static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
                             const lhi_train_part *part,
                             lhi_train_bucket_kind bucket, uint32_t replica)
@@ -155,9 +157,9 @@ void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
         memcpy(c->buckets[bucket].sums + range.from, sums, n * sizeof *sums);
 }
 
-/* Copies this rank's shard of the sharded parameters from the device to the
- * trainer's memory; finalise() then frees them on the device. False: out of
- * memory. */
+/* Copies this rank's shards of a bucket's sharded parameters from the device to
+ * the trainer's memory, so that finalise() can free the full ones on the
+ * device. False: out of memory. */
 static bool store_bucket(lhi_train *train, lhi_train_chunk *c,
                          lhi_train_bucket_kind bucket)
 {

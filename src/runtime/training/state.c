@@ -74,8 +74,9 @@ static json_t *free_shape(json_t *shape)
     return NULL;
 }
 
-/* Adds the dimensions that only some model families have; a missing field means
- * Llama's value. NULL: out of memory, `shape` is released. */
+/* Adds the model dimensions that only some families have to the JSON object
+ * `shape`; a field that Llama's value equals is left out. NULL: out of memory,
+ * `shape` is released. */
 static json_t *add_family_fields(json_t *shape, const lh_model *m)
 {
     const struct {
@@ -133,8 +134,8 @@ static json_t *format_model(const lh_model *model,
     return add_family_fields(shape, model);
 }
 
-/* Computes the checksum over all fields except "check"; negative: out of
- * memory. */
+/* Returns the checksum over all fields of a checkpoint description except
+ * "check", which stores it; negative: out of memory. */
 static double compute_check(json_t *root)
 {
     double sum = -1;
@@ -251,8 +252,9 @@ static lh_status check_match(const json_t *root, const char *name,
                            : LH_OK;
 }
 
-/* Reads a parsed description and checks its format, checksum, model and data.
- * *differs: intact, but of another format, model or data. */
+/* Reads a parsed checkpoint description into *out, and checks its format,
+ * checksum, model and data. *differs: it is intact, but has another format,
+ * model or data than this run. */
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,

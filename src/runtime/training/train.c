@@ -108,8 +108,9 @@ void lhi_train_add_memory(const lhi_train *train,
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
-/* Allocates a chunk's arrays for one bucket (experts or other parameters), and
- * assigns ranges of moments and gradient sums to its tensors. */
+/* Allocates a chunk's exchange array and gradient sums for one bucket (experts
+ * or others), and assigns the ranges of moments and gradient sums to its
+ * tensors. */
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lhi_train_bucket_kind kind, lh_error *err)
 {
@@ -142,8 +143,8 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     return LH_OK;
 }
 
-/* Returns the number of tally entries (sums of squares) per slice of a
- * tensor. */
+/* Returns the number of tally entries (sums of squared gradients over part of a
+ * tensor) per slice of a tensor in the bucket (experts or others). */
 static uint32_t count_tally_entries(const lhi_train *train,
                                     lhi_train_bucket_kind bucket)
 {
@@ -151,9 +152,9 @@ static uint32_t count_tally_entries(const lhi_train *train,
     return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, bucket);
 }
 
-/* Returns the value count in one rank's shard of a tensor with n values. An
- * expert's shard consists of full checkpoint pieces or, if the expert is
- * sliced, of full tally entries. */
+/* Returns the number of values in one shard of a tensor slice with n values;
+ * the last shard may have fewer. Shards of experts consist of whole checkpoint
+ * pieces or, if experts are sliced, whole tally entries. */
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n)
 {
@@ -165,8 +166,9 @@ size_t lhi_values_per_shard(const lhi_train *train,
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
-/* Fills in the chunk's tensor table: this rank's shard of each, and its offset
- * in the rank's piece. */
+/* Fills in chunk->owned, the chunk's tensor table: this rank's shard of each
+ * tensor, and its offset in the rank's piece (its shards of all tensors of a
+ * bucket). */
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
@@ -296,8 +298,8 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
     return NULL;
 }
 
-/* Copies a tensor's values into the exchange array, shard by shard, or with
- * `back` from the array. */
+/* Copies a tensor's values to the exchange array, which has all tensors' first
+ * shards, then all second ones and so on; with `back` copies from the array. */
 static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
                        const lhi_owned_tensor *own, float *values, bool back)
 {
@@ -344,8 +346,8 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
-/* Copies a chunk's gradients in one bucket (experts or other parameters), which
- * is not sharded, into the gradient sums. */
+/* Copies a chunk's gradients of one bucket (experts or others) to the gradient
+ * sums, for a bucket that is not sharded. */
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                            lhi_train_bucket_kind bucket)
 {
@@ -402,8 +404,9 @@ lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
     };
 }
 
-/* Adds the gradients of a tied embedding's two copies, on the ranks of both.
- * Addition is commutative, so both get the same sum. */
+/* Adds the gradients of a tied embedding's two copies (or of this rank's copy
+ * and the partner's received one). Both ranks get the same sum, because
+ * addition is commutative. */
 static void add_tied(lhi_train *train)
 {
     lhi_owned_tensor *a = train->embedding, *b = train->head;
@@ -416,25 +419,26 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Returns the size of a tally. Layout: per model tensor, tensor-parallel rank
- * and replica the sum of squares; then per replica the loss, its tokens and
- * the loss of multi-token prediction modules. */
+/* Returns the size of a tally, the array that ranks sum after a step: for each
+ * model tensor, tensor-parallel rank and replica the sum of squared gradients;
+ * then for each replica the loss, its tokens, and the loss of multi-token
+ * prediction. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;
     return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
 }
 
-/* Returns the address of the losses in the tally, which follow the sums of
- * squares. */
+/* Returns the address of the losses in a tally (sums over ranks after a step);
+ * they follow the sums of squared gradients. */
 static double *get_losses(const lhi_train *train, double *tally)
 {
     const lhi_train_options *o = &train->o;
     return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
 }
 
-/* Returns how many values of this rank's slice count towards the gradient
- * norm; the others are counted by another rank. */
+/* Returns how many values of this rank's slice of a tensor count towards the
+ * gradient norm; another rank counts the others, which it also has. */
 static size_t count_contributed(const lhi_train *train,
                                 const lhi_owned_tensor *own)
 {
@@ -465,9 +469,9 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     return LH_OK;
 }
 
-/* Stores a tensor's sums of squared gradients in `tally`, its entries by
- * tensor-parallel rank and replica. Unsharded values are summed as if sharded,
- * so that the norm is equal to the last bit. */
+/* Adds the sums of squared gradients of this rank's shard of a tensor to its
+ * entries of `tally`. Unsharded values are summed shard by shard, so that the
+ * norm is bitwise equal with and without sharding. */
 static void tally_squares(const lhi_train *train, const lhi_owned_tensor *own,
                           double *tally)
 {

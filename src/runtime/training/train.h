@@ -123,13 +123,15 @@ typedef struct lhi_train_options {
  * hundredth. The caller sets sizes and chunks. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
-/* Returns the trainer's bytes for chunks with n_values parameters: both
- * moments and, with several replicas, the exchange arrays. */
+/* Returns the trainer's bytes for n_values parameters, sharded over n_replicas
+ * replicas: both moments and, with several replicas, gradient sums and the
+ * exchange arrays. */
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
-/* Predicts the trainer's memory by kind and adds it to bytes[]. n_tied:
- * parameters of a tied embedding whose other copy is on another rank, or 0;
- * n_sharded: sharded parameters. Staged training (collectives inside passes)
- * has no exchange arrays. n_shards and delayed as in lhi_train_options. */
+/* Predicts the trainer's memory and adds it to bytes[] by kind. n_values:
+ * parameters; n_tied: those of a tied embedding whose other copy is on another
+ * rank, or 0; n_sharded: those with sharded parameters. `staged` (collectives
+ * inside passes) needs no exchange arrays; n_shards and `delayed` as in
+ * lhi_train_options. */
 void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
                               uint32_t n_replicas, uint32_t n_shards,
                               bool staged, bool delayed,
@@ -156,27 +158,24 @@ void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe);
  * to `begin`. */
 uint64_t lhi_train_step(const lhi_train *train);
 
-/* Returns the exchange array with a chunk's updated parameters in a bucket.
- * This replica's shard, values [n * shard / n_shards, n * (shard + 1) /
- * n_shards), is in place; the all-gather fills the others. n is a multiple of
- * n_shards, and 0 with one shard. Experts in their own bucket use
- * n_expert_shards and expert_shard. */
+/* Returns a chunk's exchange array for one bucket (experts or others): n values
+ * in *values, of which this rank has updated shard `shard` of n_shards equal
+ * ones. An all-gather then fills the others. n is 0 with one shard. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, float **values,
                           size_t *n);
-/* Copies the chunk's parameters from the exchange array into its tensors,
- * after an all-gather. */
+/* Copies a chunk's parameters from the exchange array to its tensors, after the
+ * all-gather of lhi_train_parameters()'s array. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
-/* Returns a chunk's gradients in a bucket: the exchange array with n values.
- * The reduce-scatter stores the sum over the replicas in `out`, n / n_shards
- * values. With several datacenters their sums must be added. With one replica
- * n is 0. */
+/* Returns the exchange array with a chunk's gradients of one bucket (experts or
+ * others), n values. A reduce-scatter must store the sums over the replicas of
+ * this rank's shard, n / n_shards values, in *out. n is 0 with one replica. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
                          lhi_train_bucket_kind bucket, const float **values,
                          size_t *n, float **out);
-/* Returns a chunk's gradient sums in a bucket (experts or others); *n: their
- * number. */
+/* Returns this rank's gradient sums over the replicas of a chunk's bucket
+ * (experts or others); *n: their number. */
 float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, size_t *n);
 
@@ -195,8 +194,9 @@ typedef struct lhi_train_part {
     lhi_train_range of[LHI_N_TRAIN_BUCKETS];
 } lhi_train_part;
 
-/* Returns, for each bucket (experts and other parameters), the range of this
- * rank's piece that covers tensors `first` to `first + n_tensors - 1`. */
+/* Returns, for each bucket (experts and others), the range of this rank's piece
+ * (its shards of the bucket's tensors) that belongs to tensors `first` to first
+ * + n_tensors - 1 of the chunk. */
 lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
                                    uint32_t first, uint32_t n_tensors);
 
@@ -204,29 +204,32 @@ lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
 typedef struct lhi_train_piece_sizes {
     size_t all, values, gradients; /* of these sharded */
 } lhi_train_piece_sizes;
-/* Returns the sizes of this rank's piece of a chunk's bucket (experts or other
- * parameters): its shards of all tensors, of those with sharded parameters, and
- * of those with sharded gradients. */
+/* Returns the sizes, in values, of this rank's piece of a chunk's bucket (its
+ * shards of all expert tensors, or of all others): of all tensors, and of the
+ * leading ones with sharded parameters and with sharded gradients. */
 lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
                                                  uint32_t chunk,
                                                  lhi_train_bucket_kind bucket);
-/* Copies this replica's parameters of a part into its range of the exchange
- * array, before an all-gather. */
+/* Copies this rank's shards of the parameters in `part` (a range of a chunk's
+ * tensors) to its place in the exchange array, before an all-gather. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
                            lhi_train_bucket_kind bucket, float *array);
-/* Copies all replicas' parameters of a part out of the exchange array, after
- * an all-gather; sharded ones go to `room`. */
+/* Copies the gathered parameters of all shards of `part` (a range of a chunk's
+ * tensors) from the exchange array to the tensors; sharded ones go to `room`.
+ * */
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
                              lhi_train_bucket_kind bucket, const float *array,
                              float *room);
-/* Copies all gradients of a part into the exchange array, before a
- * reduce-scatter; `room` has the sharded ones. */
+/* Copies all gradients of `part` (a range of a chunk's tensors) to the exchange
+ * array, shard by shard, before a reduce-scatter; `room` has the gradients of
+ * sharded tensors. */
 void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
                               lhi_train_bucket_kind bucket, const float *room,
                               float *array);
-/* Stores the sums of a reduce-scatter in the given range of this rank's piece;
- * `adds`: adds them to the sums of earlier microbatch groups. */
+/* Stores `sums`, the result of a reduce-scatter, as `range` of this rank's
+ * gradient sums of a bucket; `adds`: adds them to the sums of earlier
+ * microbatch groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
@@ -272,8 +275,9 @@ lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
  * by one rank and 0 (or absent) on the others, so that any addition order gives
  * the same result. The size is equal on all ranks. */
 size_t lhi_train_tally_size(const lhi_train *train);
-/* Fills in the tally (losses, squared gradients) after every reduce-scatter
- * and the exchange of tied embeddings' gradients; queries the device's loss. */
+/* Fills in the tally (array that ranks sum after a step): squared gradients and
+ * loss, for which it asks the device. To be called after all reduce-scatters
+ * and the exchange of tied embeddings' gradients. */
 lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
 
 /* Result of a step. */
@@ -286,16 +290,18 @@ typedef struct lhi_train_report {
     uint64_t tokens; /* in the step, all replicas */
 } lhi_train_report;
 
-/* Clips the gradients, updates this rank's shards and counts the step, given
- * the tally summed over all ranks. LH_EINPUT: the loss or the norm is not
- * finite; nothing was changed. */
+/* Clips the gradients by the norm in `tally`, which is summed over all ranks,
+ * updates this rank's shards of the parameters and counts the step. *report:
+ * loss, norm and rate. LH_EINPUT: loss or norm is not finite; nothing changes.
+ * */
 lh_status lhi_train_update(lhi_train *train, const double *tally,
                            lhi_train_report *report, lh_error *err);
-/* Fills in the tally in a validation step: the loss only. It has the same size
- * and is summed in the same way as in training steps. */
+/* Fills in the tally (array that ranks sum after a step) of a validation step:
+ * the loss only. Size and summation are those of training steps. */
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
                                      lh_error *err);
-/* Computes the validation loss from the tally summed over all ranks. */
+/* Computes the mean validation loss per token from a tally that is summed over
+ * all ranks. */
 lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
                                       double *loss, lh_error *err);
 
@@ -332,14 +338,15 @@ typedef struct lhi_folder_claim {
     bool fresh;         /* checkpoints of other runs may be discarded */
 } lhi_folder_claim;
 
-/* Checks that a folder has only checkpoints of this run, none of them later
- * than its first step, apart from damaged ones that the run skipped. Otherwise
- * LH_EINPUT; or, if `fresh`, lists their steps in *discarded, for
- * lhi_checkpoint_discard(); release with free(). */
+/* Checks that the folder has only checkpoints of this run, up to its first
+ * step, except damaged ones that the run skipped; otherwise LH_EINPUT or, if
+ * `fresh`, lists the others' steps in *discarded, for lhi_checkpoint_discard().
+ * Release with free(). */
 lh_status lhi_folder_claim_check(const lhi_folder_claim *claim,
                                  uint64_t **discarded, size_t *n,
                                  lh_error *err);
-/* Removes checkpoints; a partly removed one is never taken for a checkpoint. */
+/* Removes the checkpoints of the n `steps` in `folder`; an interruption leaves
+ * no partly removed one that counts as a checkpoint. */
 lh_status lhi_checkpoint_discard(const char *folder, const uint64_t *steps,
                                  size_t n, lh_error *err);
 
@@ -399,15 +406,14 @@ void lhi_train_save_cancel(lhi_train *train,
  * being read. */
 lh_status lhi_train_load(lhi_train *train, const char *path,
                          const lhi_checkpoint_options *options, lh_error *err);
-/* Lists the checkpoints in `path` by their steps, ascending, for ranks that
- * must agree on one. *n = 0, *steps NULL: `path` is a checkpoint itself.
- * Release with free(). LH_EINPUT: none exists. */
+/* Lists the steps of the checkpoints in folder `path`, ascending, so that ranks
+ * can agree on one. *n = 0, *steps NULL: `path` is itself a checkpoint. Release
+ * with free(). LH_EINPUT: none exists. */
 lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
                          lh_error *err);
-/* Loads one checkpoint: `path` itself (step NULL), or the checkpoint of *step
- * in the folder `path`. Sets *is_damaged in every case: true if loading failed
- * because files are damaged or missing, false on success and if the checkpoint
- * is intact but has another model or other data. */
+/* Loads one checkpoint: `path` itself (step NULL), or that of *step in folder
+ * `path`. Always sets *is_damaged: true if files are damaged or missing; false
+ * on success, or if the checkpoint is intact but has another model or data. */
 lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const uint64_t *step,
                              const lhi_checkpoint_options *options,

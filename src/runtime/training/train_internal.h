@@ -129,9 +129,10 @@ static inline bool lhi_is_sliced(const lhi_tensor *t)
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n);
 
-/* Assembles the full tensor `whole`, values or a moment, on the first rank of
- * the group that has it. Each rank gives its values `mine` (n); `shards` per
- * slice as in lhi_owned_tensor. Other ranks ignore `whole`. */
+/* Assembles the full tensor `whole` (values or a moment) on the first of the
+ * ranks that have it, for a checkpoint. Each rank gives its values `mine`, n of
+ * them, from one of `shards` shards of its slice. Other ranks ignore `whole`.
+ * */
 lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *tensor,
                             uint32_t shards, const float *mine, size_t n,
                             float *whole, lh_error *err);
@@ -142,11 +143,11 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
 /* Folders: src/runtime/training/folder.c. Paths are formatted into `buffer`. */
 enum { LHI_PATH = 4096 };
-/* Formats a path; LH_EIO: too long. */
+/* Formats a path into `buffer` (LHI_PATH bytes); LH_EIO: it is too long. */
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Removes a checkpoint's files and then its folder, which remains if it has
- * other files. Ignores errors. */
+/* Removes a checkpoint's known files and then its folder `path`, which remains
+ * if it has other files. Ignores errors. */
 void lhi_checkpoint_remove(const char *path);
 /* Creates a folder and its missing parents. An existing folder is no error. */
 lh_status lhi_make_folder(const char *path, lh_error *err);
@@ -166,8 +167,8 @@ lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
 
 /* A stored tensor: name and shape. */
 typedef lhi_model_tensor lhi_checkpoint_tensor;
-/* Returns tensor `index` in the model's order; false: the second one in a tied
- * pair, which is stored as the embedding. */
+/* Returns model tensor `index` in the model's order in *out; false: it is the
+ * second of a tied pair, which is stored only as the embedding. */
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
                                lhi_checkpoint_tensor *out);
 /* Returns the number of tensors in the model's order, the order in which
@@ -203,8 +204,9 @@ static inline const char *const *lhi_moment_suffixes_of(const lhi_train *train)
 {
     return train->o.delayed ? lhi_delayed_suffixes : lhi_moment_suffixes;
 }
-/* Computes the layout of a safetensors file that has one tensor per model
- * tensor and name suffix: header text and byte offsets. */
+/* Computes the layout of a safetensors file with one tensor per model tensor
+ * and name suffix in the NULL-terminated `suffixes`: header text, and out->at,
+ * the byte offset of each tensor's values. */
 lh_status lhi_safetensors_layout_make(const lh_model *model,
                                       const char *const *suffixes,
                                       lhi_safetensors_layout *out,
@@ -227,8 +229,9 @@ void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 enum { LHI_AUXILIARY_CONFIG, LHI_AUXILIARY_TOKENIZER, LHI_N_AUXILIARY_FILES };
 extern const char *const lhi_auxiliary_files[LHI_N_AUXILIARY_FILES];
 enum { LHI_AUXILIARY_MAX_BYTES = 1 << 27 }; /* bytes */
-/* Computes the checksum of auxiliary file number `side` in a checkpoint's
- * folder into *sum; -1: no such file. */
+/* Computes the checksum of auxiliary file number `side` (config.json,
+ * tokenizer) in a checkpoint's folder into *sum; -1: the file does not exist.
+ * */
 lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
                                  lh_error *err);
 
@@ -246,17 +249,18 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
                                       const lhi_checkpoint_options *options,
                                       const double *sums, const double *sides,
                                       char **text, lh_error *err);
-/* Parses the description. `n_moments`: moments per tensor in this run. *differs
- * (may be NULL): intact, but another model, data or format than this run's;
- * false: damaged. */
+/* Parses a checkpoint's description into *out; n_moments: moments per tensor in
+ * this run. On LH_EINPUT *differs (may be NULL) is true for an intact
+ * description with another model, data or format, false for a damaged one. */
 lh_status lhi_checkpoint_state_parse(const char *text, size_t len,
                                      const char *name, const lh_model *model,
                                      uint32_t n_moments,
                                      const lhi_checkpoint_options *options,
                                      lhi_checkpoint_state *out, bool *differs,
                                      lh_error *err);
-/* Returns the index, in the checksum array, of tensor `index`'s weight
- * checksum; those of its moments follow, one per replica each. */
+/* Returns the index of model tensor `index`'s first checksum (of its weights)
+ * in the checksum array; those of its n_moments moments follow, `replicas`
+ * each. */
 size_t lhi_checksum_index(uint32_t index, uint32_t replicas,
                           uint32_t n_moments);
 

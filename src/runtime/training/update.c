@@ -28,8 +28,8 @@ static double compute_rate(const lhi_train_options *o, uint64_t step)
                              (1 + cos(3.14159265358979323846 * done)) / 2;
 }
 
-/* Returns the squared gradient norm from the tally: sums over ranks, then over
- * tensors. */
+/* Returns the squared gradient norm from a tally that is summed over all ranks:
+ * sums over ranks, then over tensors. */
 static double sum_squares(const lhi_train *train, const double *tally)
 {
     double all = 0;
@@ -43,9 +43,9 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
-/* Returns the model's mean loss per token from the tally; *tokens: their
- * number; *modules: the loss of multi-token prediction modules, NAN without
- * them. */
+/* Returns the model's mean loss per token from a tally summed over all ranks;
+ * *tokens: number of tokens; *modules: mean loss of multi-token prediction, NAN
+ * without it. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)
 {
@@ -64,8 +64,9 @@ static double sum_losses(const lhi_train *train, const double *tally,
     return count > 0 ? sum / count : 0;
 }
 
-/* Moves the balancing biases of a router's experts: up for those chosen less
- * often than the mean, down for the others (arXiv:2408.15664, algorithm 1). */
+/* Moves this rank's shard of the experts' balancing biases by a fixed amount:
+ * up for experts chosen less often than the mean (negative `gradient`), down
+ * for the others (arXiv:2408.15664, algorithm 1). */
 static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
                       const float *gradient)
 {
@@ -75,8 +76,8 @@ static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
             own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-/* Updates this rank's shard of a tensor: parameters with AdamW and its settings
- * `how`, or a bias of the expert balancing. */
+/* Updates this rank's shard of a tensor from its gradient: with AdamW under the
+ * settings `how`, or as a balancing bias of experts. */
 static void update_tensor(const lhi_train *train, const lhi_owned_tensor *own,
                           const float *gradient, lhi_adamw how)
 {
@@ -90,8 +91,9 @@ static void update_tensor(const lhi_train *train, const lhi_owned_tensor *own,
                     gradient, own->n);
 }
 
-/* Applies the gradients stored by the previous step, clipped there, and stores
- * this step's. The first step applies nothing, not even weight decay. */
+/* Updates a tensor with the gradients that the previous step stored, which are
+ * already clipped, and stores this step's clipped gradients. The first step
+ * applies nothing, not even weight decay. */
 static void update_delayed(const lhi_train *train, const lhi_owned_tensor *own,
                            lhi_adamw how)
 {
