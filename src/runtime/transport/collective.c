@@ -43,8 +43,9 @@ static lh_status finish_exchange(lhi_round *x, lh_status status, lh_error *err)
     return status;
 }
 
-/* Waits until every group member has called it. Every member notifies the
- * first, which then notifies all; messages are empty. */
+/* Waits until every member of group `g` has called it with this tag. Every
+ * member notifies the first one, which then notifies all; messages are empty.
+ * Stops waiting if `stop` requests it. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
                           const lhi_net_stop *stop, lh_error *err)
 {

@@ -147,8 +147,8 @@ static uint32_t take_slot(link *l)
     return i;
 }
 
-/* Removes the messages that have arrived by now_ns from the departure order:
- * their times no longer change. */
+/* Removes the messages that have arrived by now_ns from the link's departure
+ * order, because their times can no longer change. */
 static void finalise_arrived(link *l, int64_t now_ns)
 {
     while (l->head < l->tail) {

@@ -139,8 +139,8 @@ uint64_t lhi_group_count_calls(const lhi_group *g)
 
 /* ---- a round of messages ---- */
 
-/* Prepares the group for the next collective: a new tag, zeroed sends and
- * receives, and zero byte counts. */
+/* Prepares the group for its next collective: a new message tag, no sends and
+ * receives, and byte counts of 0. */
 static void begin_round(lhi_group *g)
 {
     g->began_ns = g->latest_ns = lhi_now_ns();
@@ -151,7 +151,8 @@ static void begin_round(lhi_group *g)
     g->given = g->got = 0;
 }
 
-/* Posts the receive of `size` bytes from member `i` and counts the bytes. */
+/* Posts the receive of `size` bytes from member `i` into `data`, and adds them
+ * to the collective's received bytes. */
 static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
                          lh_error *err)
 {
@@ -159,7 +160,8 @@ static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
     return lhi_round_receive(&g->round, i, data, size, err);
 }
 
-/* Starts the send of `size` bytes to member `i` and counts the bytes. */
+/* Starts the send of `size` bytes to member `i`, and adds them to the
+ * collective's sent bytes. */
 static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
                            size_t size, lh_error *err)
 {
@@ -187,8 +189,8 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* Starts a round's sends to all other members, with the sizes and addresses in
- * `b`. */
+/* Starts a round's sends (one collective's messages) to all other members, with
+ * the sizes and addresses in `b`. */
 static lh_status send_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
@@ -203,8 +205,8 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Starts a round's receives from all other members, with the sizes and
- * addresses in `b`. */
+/* Starts a round's receives (one collective's messages) from all other members,
+ * with the sizes and addresses in `b`. */
 static lh_status receive_all(lhi_group *g, lhi_round *round,
                              const lhi_group_bytes *b, lh_error *err)
 {
@@ -274,8 +276,8 @@ static bool reserve_parts(lhi_group *g, size_t n)
     return true;
 }
 
-/* Receives the other members' summands for the caller's `count` values into
- * g->parts. */
+/* Receives the other members' values for the caller's `count` sums into
+ * g->parts, and sends them theirs from `values`, counts[i] for member i. */
 static lh_status gather_parts(lhi_group *g, const float *values, size_t count,
                               const size_t *counts, lh_error *err)
 {

@@ -50,20 +50,22 @@ size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
 /* Returns the memory that an all-reduce of n values needs, in bytes. */
 size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
-/* Emulates a link for a group whose members share a clock. Each later
- * collective ends no sooner than `latency_ns` plus `ns_per_byte` times the
- * larger of the bytes sent and received. This time counts from the last
- * required message's arrival. Zeros (the default): no emulation. */
+/* Emulates a link in every later collective of a group whose members share a
+ * clock: the collective takes at least latency_ns plus ns_per_byte times the
+ * larger of its sent and received bytes, after the last message that it needs
+ * has arrived. Zeros (the default): no emulation. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
 /* Lets the emulated transfer of the next collective of `g` overlap with that
  * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
-/* Returns the total time for which the emulated link delayed the group's
- * collectives after their last message had really arrived. */
+/* Returns the total emulated link time (latency plus transfer) of the group's
+ * collectives so far, in ns; each collective counts it from the real arrival of
+ * its last message. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
-/* Returns the total duration of all collectives of the group, including waits
- * for other members (for split shifts, only the second half). */
+/* Returns the total duration in ns of all collectives of the group so far, with
+ * waits for other members; of shifts begun by lhi_group_shift_begin(), only
+ * from lhi_group_shift_end() on. */
 int64_t lhi_group_duration_ns(const lhi_group *group);
 /* Returns the number of collectives of the group so far. */
 uint64_t lhi_group_count_calls(const lhi_group *group);

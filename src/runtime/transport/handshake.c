@@ -125,9 +125,9 @@ void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32])
         memset(out, 0, 32);
 }
 
-/* Serialises `label` and the handshake's values that both sides agree on into
- * `out`; returns the size. The label is first, so that a proof cannot be reused
- * for another purpose. */
+/* Writes `label` and the handshake values that both sides know (ranks, nonces,
+ * job) into `out`, as input of a MAC; returns the size. The label comes first,
+ * so that a proof cannot be reused for another purpose. */
 static size_t write_handshake(const char *label, const lhi_handshake *h,
                               unsigned char *out)
 {

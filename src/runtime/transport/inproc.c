@@ -48,15 +48,15 @@ struct fabric {
     inproc_endpoint ends[];
 };
 
-/* Decrements a pending operation counter; at 0 wakes the rank that waits for it
- * while closing. */
+/* Decrements a count of pending operations; at 0 wakes the rank that waits for
+ * it while it closes its endpoint. */
 static void count_down(uint32_t *word)
 {
     if (__atomic_sub_fetch(word, 1, __ATOMIC_ACQ_REL) == 0)
         lhi_futex_wake(word, false);
 }
 
-/* Waits until a pending operation counter is 0. */
+/* Waits until a count of pending operations is 0. */
 static void wait_for_zero(uint32_t *word)
 {
     uint32_t left;
@@ -115,9 +115,9 @@ static void *copy_thread_main(void *of)
     return NULL;
 }
 
-/* Queues the copy for e's copy thread; e's lock must be held. was_kept: the
- * message arrived before its receive. False: too small, or no thread; the
- * caller copies. */
+/* Queues the copy from send to receive for the copy thread of endpoint `e`,
+ * whose lock must be held. was_kept: the message arrived before its receive.
+ * False: it is too small, or there is no thread; the caller copies. */
 static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
                        lhi_net_op *send, bool was_kept)
 {
@@ -263,7 +263,8 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-/* Cancels a send or receive, or waits until its copy in progress ends. */
+/* Cancels a send or receive; if its copy is in progress, waits for the copy's
+ * end. */
 static void inproc_cancel(lhi_net *net, lhi_net_op *op)
 {
     inproc_endpoint *e = (inproc_endpoint *)net,

@@ -97,8 +97,8 @@ struct lhi_mpi {
     lhi_start_record *records; /* all ranks', after the exchange */
 };
 
-/* Loads the MPI library and resolves its functions; LH_EUNSUPPORTED: not
- * installed. */
+/* Loads the MPI library at run time and resolves its functions;
+ * LH_EUNSUPPORTED: not installed. */
 static lh_status load_library(lhi_mpi *m, lh_error *err)
 {
     /* Open MPI's plug-ins resolve symbols globally. */

@@ -7,8 +7,9 @@
 
 static const unsigned char zeros[4096];
 
-/* Returns the payload's bytes from `at` on. A cancelled frame's bytes are
- * zeros, of which *n receives how many are available. */
+/* Returns the address of the frame's payload bytes from offset `at` on. A
+ * cancelled frame's bytes are zeros, of which *n are available at that address.
+ * */
 static const unsigned char *get_payload(const lhi_outgoing_frame *o, size_t at,
                                         size_t *n)
 {
@@ -19,7 +20,7 @@ static const unsigned char *get_payload(const lhi_outgoing_frame *o, size_t at,
     return zeros;
 }
 
-/* Returns an I/O vector of `n` bytes for a write. */
+/* Returns an I/O vector for writing `n` bytes at `bytes`. */
 static struct iovec make_vector(const unsigned char *bytes, size_t n)
 {
     union {

@@ -252,8 +252,9 @@ static bool has_reported(const child *c, report *r)
     return r->size == c->n_got - sizeof *r;
 }
 
-/* Stores the status and error text of an ended rank process from its exit
- * status `how` and its report; sets the run's failure if it failed. */
+/* Stores the status and error text of an ended rank process, from its wait
+ * status `how` and its report. If it failed, it becomes the run's failure,
+ * unless there is an earlier one. */
 static void evaluate_exit(launcher *l, uint32_t rank, int how)
 {
     child *c = &l->children[rank];
@@ -354,8 +355,9 @@ static void kill_remaining(launcher *l)
     kill_all(l);
 }
 
-/* Kills ranks that are stopped for the silence limit. Counts polls, since this
- * process may have been stopped as well. */
+/* Kills ranks whose processes have been stopped (SIGSTOP) for longer than a
+ * peer may be silent. Counts polls rather than time, since this process may
+ * have been stopped, too. */
 static void kill_stopped(launcher *l)
 {
     for (uint32_t i = 0; i < l->n && l->kills_stopped; i++) {

@@ -46,7 +46,7 @@ void lhi_proto_fini(lhi_proto *p)
     pthread_mutex_destroy(&p->lock);
 }
 
-/* Appends a send or receive to a queue. */
+/* Appends a send or receive to the end of a queue of operations. */
 static void append_op(lhi_queue *q, lhi_net_op *op)
 {
     op->next = NULL;
@@ -130,8 +130,8 @@ static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
     return p->carrier->frame(p, op->peer, &f, op->data, op, err);
 }
 
-/* Offers a large message to its receiver, and sends it if the receiver has
- * granted it already. */
+/* Offers a large message to its receiver (OFFER frame), or sends its bytes if
+ * the receiver has already granted it. */
 static lh_status send_large(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_peer *peer = &p->peers[op->peer];
@@ -207,8 +207,8 @@ static void finish_receive(lhi_net_op *op)
     lhi_op_done(op, LH_OK);
 }
 
-/* Returns the oldest granted large receive with the tag whose sender has not
- * offered its message yet; NULL: none. */
+/* Returns the oldest large receive with the tag from this peer that has sent
+ * its grant but has not got the sender's offer yet; NULL: none. */
 static lhi_net_op *find_unoffered(const lhi_peer *peer, uint64_t tag)
 {
     for (lhi_net_op *op = peer->granted.first; op; op = op->next)
@@ -354,8 +354,9 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
     return LH_OK;
 }
 
-/* Handles a SMALL frame's header: sets the payload's destination to a posted
- * receive (*op) or an unexpected message (*kept). */
+/* Handles the header of a SMALL frame (a message sent without a grant): sets
+ * *into, the payload's destination, to a posted receive's memory (*op) or to a
+ * new unexpected message (*kept). */
 static lh_status handle_small_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, void **into,
                                     lhi_net_op **op, lhi_unexpected **kept,
@@ -452,8 +453,8 @@ static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles a peer's orderly shutdown: operations that still wait for a message
- * of that peer fail. */
+/* Handles a peer's BYE frame (orderly shutdown): operations that still wait for
+ * a message from that peer fail. */
 static void handle_bye_frame(lhi_proto *p, uint32_t from)
 {
     lhi_peer *peer = &p->peers[from];

@@ -20,7 +20,7 @@
 #define CONNECT_TIMEOUT_NS INT64_C(1000000000)
 
 /* Returns a handshake message of the given kind with this rank's number and
- * job. */
+ * job; the caller adds further fields. */
 static lhi_handshake_message make_message(const lhi_rails *s,
                                           lhi_handshake_kind kind)
 {
@@ -49,8 +49,8 @@ static void compute_proof(const lhi_rails *s, uint32_t peer, const char *label,
                               LHI_MAC_BYTES, label, shake, NULL, 0, out);
 }
 
-/* Returns the handshake values for rail `rail` (one of the parallel
- * connections) from rank `client` to rank `server`. */
+/* Returns the handshake values (ranks, rail, job) for rail `rail` (one of the
+ * parallel connections) from rank `client` to rank `server`. */
 static lhi_handshake make_handshake(const lhi_rails *s, uint32_t client,
                                     uint32_t server, uint32_t rail)
 {
@@ -108,8 +108,8 @@ void lhi_rail_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
     r->until_ns = now_ns + CONNECT_TIMEOUT_NS;
 }
 
-/* Handles the end of a connection attempt of a rail: starts the handshake, or
- * returns the error number. */
+/* Handles the end of a rail's connection attempt: sends the first handshake
+ * message, or returns the attempt's errno value; 0: success. */
 static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];

@@ -19,8 +19,8 @@
 /* Bytes before a segment's data: header and authentication code. */
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
-/* Returns the ring buffer's entry for the segment numbered `number`; the ring
- * repeats, so entries are reused. */
+/* Returns the entry of a ring buffer for segment number `number`; entries are
+ * reused when the ring is full. */
 static lhi_segment **get_ring_entry(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];
@@ -343,8 +343,9 @@ static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
     return LH_OK;
 }
 
-/* Handles an authenticated frame header: releases acknowledged segments, and
- * prepares for the segment that follows. */
+/* Handles an authenticated frame header of rail `r`: frees the segments that it
+ * acknowledges, and prepares to receive the segment (numbered piece of the
+ * stream) that follows. */
 static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
                                lh_error *err)
 {
@@ -392,7 +393,8 @@ static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* Checks the MAC `seal` of a frame's header or payload (`what`). */
+/* Checks the MAC `seal` over `n` bytes of a received frame's header or payload
+ * (`what`); true: correct. */
 static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
                        size_t n, const unsigned char *seal)
 {
@@ -401,8 +403,8 @@ static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
     return lhi_frame_mac_verify(r->seals_in, seal);
 }
 
-/* Returns the buffer for the frame's next bytes (header, payload or MAC) and
- * its remaining size *n. */
+/* Returns the buffer for the next bytes of the frame being received (header,
+ * payload or MAC), and its remaining size *n. */
 static unsigned char *next_destination(lhi_rail *r, size_t *n)
 {
     size_t at = r->in_got, size = r->in ? r->in->size : 0;

@@ -29,7 +29,7 @@ static socklen_t get_address_size(const struct sockaddr *a)
                                    : sizeof(struct sockaddr_in6);
 }
 
-/* Returns an address's bytes and its length in bits. */
+/* Returns the bytes of an IPv4 or IPv6 address, and its length in bits, *n. */
 static const unsigned char *get_address_bits(const struct sockaddr_storage *a,
                                              unsigned *n)
 {
@@ -43,7 +43,8 @@ static const unsigned char *get_address_bits(const struct sockaddr_storage *a,
                      ->sin6_addr;
 }
 
-/* Checks whether two addresses share a prefix of `bits` bits. */
+/* Checks whether two addresses are of one family and share the first `bits`
+ * bits. */
 static bool have_common_prefix(const struct sockaddr_storage *a,
                                const struct sockaddr_storage *b, unsigned bits)
 {
@@ -209,8 +210,9 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the proof (MAC) of the address record `card` from one rank to
- * another, with their connection's key from joining. */
+/* Computes the proof (MAC) that the address record `card` comes from rank
+ * `from` and is for rank `to`, with the key that both agreed on when they
+ * joined. */
 static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
                           const unsigned char *card, size_t size,
                           unsigned char out[LHI_MAC_BYTES])

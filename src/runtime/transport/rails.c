@@ -25,21 +25,22 @@ enum { STREAM_BYTES = 1 << 20 };
 
 /* ---- local streams ---- */
 
-/* Returns the entry in the receive window for a segment number. */
+/* Returns the entry for segment number `number` (numbered pieces of the stream)
+ * in the window of received segments not yet delivered. */
 static lhi_segment **get_received_entry(lhi_rail_peer *p, uint64_t number)
 {
     return &p->received[number % LHI_RAIL_WINDOW];
 }
 
-/* Stops delivery of data from this peer because the local rank reads no more;
- * later segments count as delivered. */
+/* Stops delivering data from a peer because the local rank no longer reads;
+ * later segments are acknowledged and dropped. */
 static void stop_receiving(lhi_rail_peer *p)
 {
     p->stopped_receiving = true;
 }
 
-/* Writes as much of the segment as possible to the local stream; false: the
- * stream is full. */
+/* Writes as much of the segment as possible to the local stream, which the rank
+ * reads; false: the stream is full. */
 static bool deliver_segment(lhi_rail_peer *p, const lhi_segment *g)
 {
     while (!p->stopped_receiving && p->n_delivered < g->size) {
@@ -57,7 +58,9 @@ static bool deliver_segment(lhi_rail_peer *p, const lhi_segment *g)
     return true;
 }
 
-/* Writes received segments to the local stream, in order of their numbers. */
+/* Writes a peer's received segments (numbered pieces of the stream) to the
+ * local stream in order of their numbers, until one is missing or the stream is
+ * full. */
 static void deliver(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -90,8 +93,9 @@ static bool can_queue_segment(const lhi_rails *s, const lhi_rail_peer *p)
            p->n_waiting < 2 * s->n_rails;
 }
 
-/* Queues the next segment with the `size` bytes just read: in the read buffer
- * itself, or in a smaller copy if it would waste memory. */
+/* Queues the `size` bytes just read from the local stream as the next segment:
+ * in the read buffer itself, or in a smaller copy if much of the buffer would
+ * be unused. */
 static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
                              lh_error *err)
 {

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Maps the emulated link table that rank 0 has created; `extra` has its
- * location. */
+/* Maps the table of emulated links that rank 0 has created in a shared file;
+ * `extra` has its location (callback of joining). */
 static lh_status map_shared_links(void *context, const lhi_tcp_options *o,
                                   const lhi_tcp_extra *extra, lh_error *err)
 {
@@ -36,8 +36,8 @@ typedef struct endpoint_resources {
     lhi_failure failure;
 } endpoint_resources;
 
-/* Closes the rails and frees the shared link table; called when the endpoint is
- * closed. */
+/* Closes the rails and frees the shared link table of an endpoint (callback
+ * when the endpoint is closed). */
 static void free_resources(void *of)
 {
     endpoint_resources *b = of;

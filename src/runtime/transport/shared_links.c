@@ -27,7 +27,8 @@ struct lhi_shared_links {
     size_t bytes, offset;
 };
 
-/* Returns the size of the shared file's header, in whole 4 KiB pages. */
+/* Returns the size in bytes of the shared file's header (for a table of n_links
+ * emulated links), in whole 4 KiB pages. */
 static size_t get_header_bytes(uint32_t n_links)
 {
     size_t size = sizeof(share_head) + n_links * sizeof(lhi_net_link);
@@ -79,7 +80,7 @@ share_links(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
     return lhi_links_init(lhi_shared_links_table(s), n_links, links, err);
 }
 
-/* Checks whether two links have equal parameters. */
+/* Checks whether two emulated links have equal latency and transfer time. */
 static bool are_equal(const lhi_net_link *a, const lhi_net_link *b)
 {
     return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&

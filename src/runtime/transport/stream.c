@@ -85,7 +85,8 @@ static void wake_thread(stream *s)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Fails the run because of a peer; `what` describes its error. */
+/* Fails the run because of peer `peer`; the text `what` follows the peer's rank
+ * in the message. */
 static void fail_peer(stream *s, uint32_t peer, const char *what)
 {
     lhi_failure_set_loss(s->proto.net.failure, peer, what);
@@ -391,7 +392,8 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
     return -1;
 }
 
-/* Closes a connection that has ended or failed. */
+/* Closes the connection to a peer that has ended or failed; `why`: the cause,
+ * for the run's failure unless the peer had shut down in order. */
 static void close_lost(stream *s, uint32_t peer, const char *why)
 {
     connection *c = &s->connections[peer];
@@ -450,9 +452,9 @@ static void read_all(stream *s, uint32_t peer)
 
 /* ---- the communication thread ---- */
 
-/* Fails the run if bytes were lost in the middle of a frame. A started frame
- * either progresses or its connection is silent. If almost nothing arrives,
- * PINGs are being read as the frame's missing bytes. */
+/* Fails the run if bytes were lost in the middle of a peer's frame: the frame
+ * has made almost no progress although keep-alives arrived, which are then
+ * being read as its missing bytes. */
 static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
 {
     connection *c = &s->connections[peer];

@@ -17,8 +17,8 @@ enum { ACCEPTS_PER_POLL = 64 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 
-/* Stores the rejection of a pending connection (`how`, `why`) for the error
- * message, if it is at least as informative as the stored one. */
+/* Stores why a pending connection was rejected (`how`, `why`), for the error
+ * message, unless a more informative rejection is stored. */
 static void note_refusal(lhi_tcp_join_state *t, const lhi_pending_connection *g,
                          lhi_tcp_rejection how, const char *why)
 {
@@ -67,8 +67,8 @@ static bool find_rejection_reason(const lhi_tcp_join_state *t,
     return true;
 }
 
-/* Answers a pending connection's HELLO with a challenge; false: close the
- * connection, its rejection is recorded. */
+/* Answers a pending connection's HELLO `h` with a challenge to prove its
+ * secret; false: close the connection, its rejection is recorded. */
 static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
                       const lhi_handshake_message *h)
 {

@@ -289,8 +289,8 @@ static int try_connect(lhi_tcp_join_state *t, int fd,
     return error;
 }
 
-/* Listens on this connection's local address, under which other ranks can reach
- * this one. */
+/* Listens on the local address of the connection `fd`, under which higher ranks
+ * can reach this rank. */
 static lh_status listen_on_local_address(lhi_tcp_join_state *t, int fd,
                                          lh_error *err)
 {

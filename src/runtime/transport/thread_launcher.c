@@ -34,8 +34,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Returns the failed run's status: that of the rank that caused the failure,
- * not of ranks that ended because of it. */
+/* Returns the failed run's status and message: those of the rank that caused
+ * the failure, rather than of ranks that ended because of it. */
 static lh_status summarise_failure(const rank_thread *ranks, uint32_t n,
                                    lh_error *err)
 {

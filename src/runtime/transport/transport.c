@@ -17,8 +17,9 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Records the failure of `rank`, reported by rank `from`; only the first one of
- * a run is kept. */
+/* Records the failure of rank `rank`, reported by rank `from` (is_loss: the
+ * rank was lost), with the message `text`; keeps only the first failure of a
+ * run. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         bool is_loss, const char *text)
 {
@@ -196,8 +197,8 @@ static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
     return LH_OK;
 }
 
-/* Marks an operation that failed to start (`status`) as idle, so that a wait
- * for it is an error; returns `status`. */
+/* Marks an operation that failed to start as idle, so that a later wait for it
+ * is an error; returns `status` unchanged. */
 static lh_status finish_start(lhi_net_op *op, lh_status status)
 {
     if (status != LH_OK)

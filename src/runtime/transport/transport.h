@@ -320,7 +320,8 @@ typedef struct lhi_local_options {
     bool has_remote_peers;
 } lhi_local_options;
 
-/* Like lhi_local_run(), with options. */
+/* Runs ranks in processes like lhi_local_run(), with `options`, such as a stop
+ * request. */
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,

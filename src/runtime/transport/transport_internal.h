@@ -32,8 +32,8 @@ typedef struct lhi_failure {
 /* Sets the failure of `rank` as observed by this rank; the run's first
  * failure remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
-/* Like lhi_failure_set(), for a rank that was lost: killed, silent or
- * disconnected, without an error of its own. */
+/* Sets the failure of `rank` like lhi_failure_set(), as a loss: it was killed,
+ * silent or disconnected, without an error of its own. */
 void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
                           const char *reason);
 /* Sets the run's failure that rank `from` reported, `is_loss`: of a lost rank;
@@ -79,8 +79,8 @@ static inline uint32_t lhi_op_state(const lhi_net_op *op)
     return __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
 }
 
-/* Completes an operation and wakes its waiter. The operation may be freed
- * before this returns. */
+/* Completes an operation with `status` and wakes the thread that waits for it.
+ * The operation may be freed before this returns. */
 void lhi_op_done(lhi_net_op *op, lh_status status);
 
 /* Adds a send's message to its emulated link, if any, at entered_ns; `turn`:

@@ -74,9 +74,9 @@ static void progress(const lhi_ucx *u)
 
 /* ---- requests in progress ---- */
 
-/* Allocates a request (a UCX operation in progress) for operation `op`, with
- * `bytes` of memory for its frame, and adds it to the endpoint's list; NULL:
- * out of memory. */
+/* Allocates a request, the record of a UCX operation in progress, for operation
+ * `op` (NULL: none) with `peer` and `bytes` of memory for its frame; adds it to
+ * the endpoint's list. NULL: out of memory. */
 static lhi_ucx_request *request_make(lhi_ucx *u, uint32_t peer, lhi_net_op *op,
                                      size_t bytes)
 {
@@ -153,8 +153,8 @@ static void receive_done(void *request, ucs_status_t status,
     u->call.request_free(request);
 }
 
-/* Lets UCX progress for at most `limit_ns` until `op` has no request left
- * (NULL: none at all); sleeps between attempts. */
+/* Lets UCX progress until `op` (NULL: the whole endpoint) has no request in
+ * progress, for at most limit_ns; sleeps between attempts. */
 static void wait_requests(lhi_ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
@@ -248,7 +248,8 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     return LH_OK;
 }
 
-/* Posts the UCX receive of a granted large message. LH_EIO: UCX rejects it. */
+/* Posts the UCX receive of a large message that this rank has granted (callback
+ * of the protocol). LH_EIO: UCX rejects it. */
 static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_ucx *u = (lhi_ucx *)p;
@@ -554,9 +555,9 @@ static void endpoint_lost(void *of, ucp_ep_h ep, ucs_status_t status)
             note_lost(u, i, status);
 }
 
-/* All-gathers the address records. `status`: result of this rank's earlier
- * steps; on failure it sends an empty record, since the others would wait for
- * it. */
+/* All-gathers the UCX address records of all ranks into `records`. `status`:
+ * result of this rank's earlier steps; after a failure it sends an empty
+ * record, since the others would wait. */
 static lh_status exchange_records(lhi_ucx *u, const lhi_ucx_options *o,
                                   lhi_ucx_record *records, lh_status status,
                                   lh_error *err)
