@@ -165,8 +165,8 @@ static void close_cpu(lhi_device *device)
     free_cpu(as_cpu(device));
 }
 
-/* Finds the device's chunk with model-wide index `chunk`; NULL: it is on
- * another device. */
+/* Returns the state of model chunk `chunk` (a range of layers), if it is on
+ * this device; NULL: it is not. */
 static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
 {
     for (uint32_t i = 0; i < cpu->n_local_chunks; i++)
@@ -186,8 +186,8 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
     return (size_t)cpu->n_sent * cpu->h * sizeof(float);
 }
 
-/* Resets the device for a step: returns all activations to the free lists and
- * clears losses and W progress. */
+/* Prepares the device for a step: returns all microbatches' saved activations
+ * to the free lists, and clears losses and the progress of weight gradients. */
 static lh_status begin_step(lhi_device *device, uint64_t step,
                             lhi_step_kind kind, lh_error *err)
 {
@@ -284,8 +284,9 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
-/* Sums the losses of the step's microbatches into *sum, and their tokens into
- * *tokens. *has: this device reports the step's loss. */
+/* Sums the losses of the step's microbatches into *sum, and counts their tokens
+ * in *tokens. *has: whether this device reports the loss, as the first
+ * tensor-parallel rank with the head does. */
 static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err)
 {
@@ -331,8 +332,9 @@ static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return found && i < found->n_tensors ? &found->tensors[i] : NULL;
 }
 
-/* Adds the device's memory by kind, in bytes. Freed buffers go to free lists
- * and never back to the system, so the current size is also the peak. */
+/* Adds the device's memory by kind, in bytes, to bytes[]. Freed buffers go to
+ * free lists and never back to the system, so the current size is also the
+ * peak. */
 static void add_memory(const lhi_device *device,
                        int64_t bytes[LH_N_MEMORY_KINDS])
 {

@@ -408,15 +408,16 @@ uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
  * range. */
 uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk);
-/* Returns the device's i-th chunk with only its index and layer range set. */
+/* Returns the description of the device's i-th chunk with only its model-wide
+ * index, layer range, and ends of the model set. */
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *options, uint32_t i);
 /* Counts the multi-token prediction modules whose layer has experts. */
 uint32_t lhi_cpu_count_moe_modules(const lhi_cpu *cpu);
 /* Counts a chunk's parameters on this rank; needs the chunk's layer range. */
 double lhi_cpu_count_chunk_values(const lhi_cpu *cpu,
                                   const lhi_cpu_chunk *chunk);
-/* Returns the slice of a model tensor that this rank has. An expert's tensor
- * must belong to one of this rank's experts. */
+/* Returns the slice of a model tensor that this rank has under tensor
+ * parallelism. `of` must not belong to an expert of another rank. */
 lhi_slice lhi_cpu_tensor_slice(const lhi_cpu *cpu, const lhi_model_tensor *of);
 /* Counts this rank's parameters in the model's tensors `first` to `first + n -
  * 1`. */
@@ -517,15 +518,17 @@ void lhi_cpu_reset_copies(lhi_cpu *cpu);
 void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              lhi_cpu_microbatch_state *slot);
 
-/* Computes y = x w' with the weight w [out][in]; `adds`: adds to y instead of
- * overwriting it. */
+/* Computes y = x w' (w transposed) for `rows` rows and the weight w [out][in];
+ * `adds`: adds to y instead of overwriting it. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
                              bool adds);
-/* Computes the input gradient dx = dy w for the weight w [out][in]. */
+/* Computes the input gradient dx = dy w for `rows` rows and the weight w
+ * [out][in]. */
 void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
                            float *dx, uint32_t rows, uint32_t in, uint32_t out);
-/* Computes the weight gradient dw = dy' x; `adds`: adds to dw. */
+/* Computes the weight gradient dw = dy' x over `rows` rows (dy transposed);
+ * `adds`: adds to dw instead of overwriting it. */
 void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
@@ -564,9 +567,10 @@ uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
 /* Returns the key (sample, layer, site) that identifies the embedding's dropout
  * for a microbatch. */
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch);
-/* Applies dropout to x: rows from position `row` in the microbatch's sequence
- * `sequence`, columns from `column`. `head` identifies attention scores and is
- * 0 elsewhere. Does nothing without dropout. */
+/* Applies dropout to x: `rows` rows from position `row` of the microbatch's
+ * sequence `sequence`, `width` columns from `column`. `at` (sample, layer,
+ * site) and `head` (attention scores; else 0) select the random numbers. Does
+ * nothing without dropout. */
 void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
                            uint32_t head, uint32_t row, uint32_t column,
                            float *x, size_t stride, uint32_t rows,
@@ -667,9 +671,9 @@ void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
 /* Applies rotary positions to the queries and keys of all heads in kept->qkv,
  * in place. */
 void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
-/* Computes the attention output from queries, keys and values in kept->qkv,
- * which are already rotated. Stores each row's softmax maximum and inverse sum
- * in kept->max and kept->inv. */
+/* Computes the attention output from the rotated queries, keys and values in
+ * kept->qkv. Stores the softmax maximum and inverse sum of each row in
+ * kept->max and kept->inv, for the backward pass. */
 void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Replaces kept->qkv by its gradient, given the attention output's gradient d
  * [t][o]. With latent attention the gradient of queries and keys remains

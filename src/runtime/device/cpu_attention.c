@@ -18,7 +18,7 @@ typedef struct head {
     float scale;
 } head;
 
-/* Returns the addresses of head `number` of a sequence in the saved
+/* Returns the addresses of attention head `number` of a sequence in the saved
  * activations. Query heads of one group share a key and value head
  * (grouped-query attention). */
 static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,

@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* Computes the gradient of the MLP's normed input into the scratch buffer,
- * from the MLP output's gradient d. */
+/* Computes the gradient of the MLP's normed input from `d`, the gradient of the
+ * MLP's output, into the scratch buffer. */
 static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          lhi_cpu_saved_activations *a, const float *d)
 {
@@ -27,9 +27,9 @@ static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_linear_dgrad(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
 }
 
-/* Returns the gradient before the dropout `at`, given the gradient d after it.
- * With sequence parallelism it all-gathers all ranks' rows into `all`, from
- * which W reads them. */
+/* Returns the gradient before the dropout `at` (identified by sample, layer and
+ * site), given the gradient d after it. With sequence parallelism gathers all
+ * tensor-parallel ranks' rows into `all`, from which W reads them. */
 static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
                                             const float *d, float *all)
 {
@@ -40,10 +40,10 @@ static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
     return all;
 }
 
-/* Reduces the norm's output gradient in the scratch buffer over the
- * tensor-parallel ranks, and replaces x by the norm's input gradient. `add`: a
- * gradient to add; `inv`: saved inverse deviations; `d_weight` receives the
- * weight's gradient. */
+/* Sums the gradient of the norm's output, in the scratch buffer, over the
+ * tensor-parallel ranks, and replaces x by the gradient of the norm's input.
+ * `add`: a gradient to add to it; `inv`: saved inverse deviations; d_weight:
+ * the weight's gradient. */
 static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
                           const float *add, float *x, float *d_weight)
 {
@@ -98,8 +98,9 @@ static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_copy_dropout_gradient(cpu, a->residual);
 }
 
-/* Replaces the layer's input x by its gradient. `d` has the layer's output
- * gradient and afterwards that of the attention output before dropout. */
+/* Replaces the layer's input x by its gradient. `d`: the gradient of the
+ * layer's output, replaced by that before the MLP's dropout; `a`: saved
+ * activations. */
 static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                            lhi_cpu_saved_activations *a, float *d, float *x)
 {

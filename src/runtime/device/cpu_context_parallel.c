@@ -246,9 +246,10 @@ static void merge_row(float *sum, float *max, float *total, const float *more,
     *max = top;
 }
 
-/* Adds the block's result to the attention output; `is_first`: overwrites it.
- * kept->inv holds the rows' exponential sums until the last block, their
- * inverses afterwards. */
+/* Adds the result of one attention block (a range of queries times a range of
+ * keys) to the attention output; `is_first`: overwrites it. kept->inv has the
+ * rows' exponential sums until the last block, and their inverses afterwards.
+ * */
 static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                           const attention_block *m, bool is_first,
                           const float *unused)

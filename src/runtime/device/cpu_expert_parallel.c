@@ -81,9 +81,9 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             group, out, gives, in, gets, &cpu->collective_err);
 }
 
-/* Exchanges the row counts `counts` among the group's ranks, calls known(t) to
- * compute the sizes of `rows` from them, and then exchanges the rows. Without a
- * group (one rank) it copies locally. */
+/* Exchanges the row counts `counts` among the group's ranks; calls known(t),
+ * which computes the byte sizes in `rows` from them; then exchanges the rows.
+ * Without a group (one rank) copies locally. */
 static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
                                  const lhi_group_bytes *counts,
                                  const lhi_group_bytes *rows,
@@ -124,8 +124,9 @@ static void gather_expert_tensor(lhi_cpu *cpu, const void *mine, void *all)
                                  cpu->exchange_sizes, &cpu->collective_err);
 }
 
-/* Counts the rows for local experts that arrived through the
- * expert-tensor-parallel ranks before the i-th. */
+/* Returns the index, among the rows for local experts, of the first row that
+ * came through the i-th of the expert-tensor-parallel ranks (which share these
+ * experts). */
 static size_t count_rows_before(const lhi_cpu *cpu,
                                 const lhi_cpu_saved_activations *kept,
                                 uint32_t i)
@@ -143,8 +144,9 @@ static size_t count_rows_from(const lhi_cpu *cpu,
            count_rows_before(cpu, kept, i);
 }
 
-/* Computes the bytes of rows of `width` floats sent to and received from each
- * expert-parallel rank. The return path swaps the two. */
+/* Computes the byte counts sent to and received from each expert-parallel rank,
+ * in cpu->exchange_sizes, for rows of `width` floats. The return path uses the
+ * two in exchange. */
 static void count_bytes(const lhi_cpu *cpu,
                         const lhi_cpu_saved_activations *kept, size_t width)
 {

@@ -30,8 +30,8 @@ static uint32_t count_batches(const lhi_cpu *cpu)
     return cpu->n_source_ranks * cpu->n_local_experts;
 }
 
-/* Returns batch `i`: the index range of the rows that one source rank sent to
- * one local expert. */
+/* Returns batch `i` of the received rows, those that one source rank sent to
+ * one local expert: the expert, the first row and the row count. */
 static expert_batch make_batch(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                uint32_t i)
@@ -382,8 +382,9 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     end_sum(cpu, cpu->scratch);
 }
 
-/* Computes one expert's weight gradient dw from output gradients dy and inputs
- * x; `adds`: adds to it. Without rows the gradient is 0. */
+/* Computes one expert's weight gradient dw [out][in] from output gradients dy
+ * and inputs x with `rows` rows each; `adds`: adds to dw instead of overwriting
+ * it. Without rows the gradient is 0. */
 static void compute_expert_wgrad(const lhi_cpu *cpu, const float *dy,
                                  const float *x, float *dw, uint32_t rows,
                                  uint32_t in, uint32_t out, bool adds)

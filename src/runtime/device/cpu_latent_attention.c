@@ -97,8 +97,9 @@ static void halves_to_pairs(const float *from, float *to, uint32_t n)
     }
 }
 
-/* Rotates x [t][rope_dim] in place by the rows' positions; `direction` 1
- * rotates, -1 inverts the rotation. */
+/* Rotates x [t][rope_dim] (a row per token of the microbatch, rows `stride`
+ * floats apart) in place by the rows' positions; `direction` 1: rotates, -1:
+ * inverts the rotation. */
 static void apply_rotary(const lhi_cpu *cpu, float *x, size_t stride,
                          float direction)
 {

@@ -61,8 +61,8 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
         cpu->capacity = (uint32_t)most;
 }
 
-/* Computes the upper bound on the expert choices that this rank may receive;
- * needs max_rows. */
+/* Computes the upper bound on the expert choices (row, expert) that this rank's
+ * experts may receive, per row; cpu->max_rows must be set. */
 static void bound_choices(lhi_cpu *cpu)
 {
     cpu->max_choices = cpu->topk;

@@ -26,8 +26,9 @@ typedef struct dry_run {
     uint32_t away[2][LH_N_LAYER_PARTS], most_away[2][LH_N_LAYER_PARTS];
 } dry_run;
 
-/* Counts the offload buffers of a microbatch's layer as in use, unless they
- * already are, and updates the peak. */
+/* Counts the offload buffers of a microbatch's layer as in use, unless they are
+ * counted already, and raises the peak of each kind of buffer (dry run that
+ * predicts memory). */
 static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
                            uint32_t layer)
 {
@@ -168,8 +169,8 @@ static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
     return i;
 }
 
-/* Counts the buffers that the start of an offload copy takes or, with `done`,
- * its end frees. */
+/* Counts, in the memory prediction, the buffers that the start of an offload
+ * copy takes or, with `done`, that its end frees. */
 static void count_copy(dry_run *k, uint32_t n_mine,
                        const lhi_offload_copy *copy, bool done)
 {
@@ -288,8 +289,8 @@ static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
     }
 }
 
-/* Counts one step's buffers and adds their peak bytes by memory kind to
- * bytes[]. */
+/* Counts one step's buffers in a dry run, and adds their peak bytes to bytes[]
+ * by memory kind. */
 static lh_status count(dry_run *k, const lhi_cpu_options *o,
                        const lh_pass *passes, uint32_t n_passes,
                        const lhi_offload_copy *copies, uint32_t n_copies,

@@ -363,8 +363,9 @@ static void overlap_groups(lhi_group *second, const lhi_group *first)
         lhi_group_overlap_next(second, first);
 }
 
-/* Copies rows of `width` floats from relay order (`by_relay`) to source-rank
- * order (`by_rank`) or, with `back`, the other way. */
+/* Copies rows of `width` floats from `by_relay`, ordered by the relay that
+ * forwarded them, to `by_rank`, ordered by source rank; with `back` in the
+ * other direction. */
 static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                     size_t width, float *by_relay, float *by_rank, bool back)
 {

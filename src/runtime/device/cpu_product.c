@@ -32,8 +32,8 @@ typedef struct product {
     bool adds, rounds_result;
 } product;
 
-/* Returns the length of the block of rows or columns that starts at index `at`
- * of `n`: `most`, or less at the end. */
+/* Returns the length of the block that starts at index `at` of n rows or
+ * columns: `most`, or fewer at the end. */
 static int part_length(int n, int at, int most)
 {
     return n - at < most ? n - at : most;

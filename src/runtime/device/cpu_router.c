@@ -113,8 +113,9 @@ static void mask_groups(const lhi_cpu *cpu, float *ratings, float *groups)
             ratings[e] = -INFINITY;
 }
 
-/* Chooses the topk experts for a row with router scores p, and computes their
- * routing weights `shares`. `bias`: added for the choice only. */
+/* Chooses the topk experts for a row by its router scores p plus `bias` (NULL:
+ * none), in chosen[], and computes their routing weights shares[]; `bias` does
+ * not affect the weights. */
 static void choose_experts(const lhi_cpu *cpu, const float *p,
                            const float *bias, int32_t *chosen, float *shares)
 {

@@ -8,8 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the weight-gradient item (group of weights) of a layer's tensor by
- * its role; roles that begin no group belong to `before`. */
+/* Returns the weight-gradient item (group of weights whose gradients are
+ * computed together) of a layer's tensor with this role. Roles that begin no
+ * group belong to the preceding group `before`. */
 static lhi_cpu_item_kind find_item_kind(lhi_role role, lhi_cpu_item_kind before)
 {
     switch (role) {

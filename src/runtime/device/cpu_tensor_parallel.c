@@ -166,8 +166,9 @@ void lhi_cpu_read_message(lhi_cpu *cpu, const float *message, float *x)
     gather_row_shares(cpu, x);
 }
 
-/* Computes a row's loss from all ranks' logit statistics `tops`. *by receives
- * the factor that turns this rank's exponentials into gradients. */
+/* Returns a row's loss, merged from the logit statistics (maximum, exponential
+ * sum, target's logit) of all tensor-parallel ranks in `tops`. *by: factor that
+ * turns this rank's exponentials into gradients times `scale`. */
 static double merge_row_loss(const lhi_cpu *cpu, const logit_statistics *tops,
                              size_t row, float scale, float *by)
 {
@@ -284,9 +285,9 @@ bool lhi_cpu_make_partial_gradients(lhi_cpu *cpu)
                NULL;
 }
 
-/* Copies a partial-sum gradient to the reduction buffer `sums`, with zeros in
- * other ranks' slices; with `back` copies the sum from there. Returns
- * the floats used in `sums`. */
+/* Copies a gradient that tensor-parallel ranks hold as partial sums to the
+ * reduction buffer `sums`, with zeros in other ranks' slices; with `back`
+ * copies the sum from there. Returns the floats used in `sums`. */
 static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
 {
     float *at = sums + p->mine * p->n;

@@ -104,8 +104,9 @@ static lh_status add_sequence(lhi_data *data, uint32_t n, double weight,
     return LH_OK;
 }
 
-/* Opens one item of --data: the next file of the only sequence or, with a
- * weight, a sequence of its own. n: number of items. */
+/* Opens one of the `n` items of --data: the next file of the only token
+ * sequence or, if it has a weight (WEIGHT=FILE), a sequence of its own.
+ * LH_EINVAL: some items have a weight and others none. */
 static lh_status open_item(lhi_data *data, const char *item, uint32_t n,
                            const lhi_data_options *o, lh_error *err)
 {
@@ -201,8 +202,9 @@ static lh_status divide(lhi_data *data, const lhi_data_options *o,
 
 /* --- mixtures ------------------------------------------------------------- */
 
-/* Sets each sequence's samples of a period: its share by weight, at least one;
- * the largest remainders are rounded up. */
+/* Sets the number of samples that each sequence of a mixture has in a period of
+ * MIX_PERIOD samples: proportional to its weight, at least one. The largest
+ * remainders are rounded up. */
 static void set_shares(lhi_data *data)
 {
     double all = 0;
@@ -312,7 +314,7 @@ lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
     return LH_OK;
 }
 
-/* Closes the files of a sequence. */
+/* Closes the token files of a sequence (files that are read as one). */
 static void close_files(const sequence *s)
 {
     for (uint32_t i = 0; i < s->n_files; i++)
@@ -338,7 +340,8 @@ uint64_t lhi_data_n_tokens(const lhi_data *data)
     return n;
 }
 
-/* Returns the number of windows of a sequence in one of its parts. */
+/* Returns the number of windows (training sequences) of a token sequence in its
+ * training part or, with `validation` 1, its validation part. */
 static uint64_t count_part(const lhi_data *data, const sequence *s,
                            int validation)
 {
@@ -356,7 +359,8 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
     return n;
 }
 
-/* Reads `count` tokens from position `at` of a sequence; vocab 0: unchecked. */
+/* Reads `count` tokens from position `at` of a token sequence. LH_EINPUT: a
+ * token is not below `vocab` (0: unchecked). */
 static lh_status read_tokens(const sequence *s, uint64_t at, size_t count,
                              uint32_t vocab, int32_t *tokens, lh_error *err)
 {

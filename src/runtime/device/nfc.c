@@ -25,7 +25,8 @@ enum {
     FIRST_COMBINED = 0x300, /* all before it are in the normal form */
 };
 
-/* Returns a code point's canonical combining class. */
+/* Returns a Unicode code point's canonical combining class; 0: it does not
+ * combine. */
 static uint32_t find_class(uint32_t c)
 {
     size_t low = 0, high = COUNT_OF(lhi_combining_classes);
@@ -42,7 +43,8 @@ static uint32_t find_class(uint32_t c)
     return 0;
 }
 
-/* Returns a code point's canonical decomposition; NULL: none. */
+/* Returns a Unicode code point's canonical decomposition into two; NULL: none.
+ * */
 static const lhi_decomposition *find_decomposition(uint32_t c)
 {
     size_t low = 0, high = COUNT_OF(lhi_decompositions);
@@ -58,7 +60,8 @@ static const lhi_decomposition *find_decomposition(uint32_t c)
     return NULL;
 }
 
-/* Returns the code point composed of two; 0: none. */
+/* Returns the Unicode code point that is the canonical composition of two; 0:
+ * none. */
 static uint32_t compose(uint32_t first, uint32_t second)
 {
     const uint32_t leading = first - FIRST_LEADING;
@@ -85,7 +88,8 @@ static uint32_t compose(uint32_t first, uint32_t second)
     return 0;
 }
 
-/* Checks whether a code point of class 0 may be the second of a composition. */
+/* Checks whether a code point of combining class 0 may be the second one of a
+ * canonical composition. */
 static bool is_second(uint32_t c)
 {
     if (c - FIRST_VOWEL < N_VOWELS || c - BEFORE_TRAILING < N_TRAILING)
@@ -96,7 +100,9 @@ static bool is_second(uint32_t c)
     return false;
 }
 
-/* Checks whether a code point combines with none before it. */
+/* Checks whether a code point begins a segment: it can neither combine with nor
+ * be reordered before an earlier one, so the text before it can be normalised
+ * alone. */
 static bool begins_segment(uint32_t c)
 {
     if (c < FIRST_COMBINED || c > 0x10ffff)
@@ -170,8 +176,9 @@ static void sort_combining(normalizer *z)
     }
 }
 
-/* Composes the segment in place, each code point with the last one of class 0
- * if none between them blocks it. */
+/* Composes the code points of the segment in place: each with the last one of
+ * combining class 0, unless one between them blocks it (Unicode's canonical
+ * composition). */
 static void compose_all(normalizer *z)
 {
     size_t kept = 0, base = SIZE_MAX;
@@ -224,7 +231,8 @@ static size_t encode_utf8(uint32_t c, char out[4])
     return more + 1;
 }
 
-/* Ends a segment: normalises it and appends it to the text. */
+/* Ends a segment: sorts and composes its code points, and appends them to the
+ * normalised text in UTF-8. false: out of memory. */
 static bool end_segment(normalizer *z)
 {
     sort_combining(z);

@@ -96,8 +96,8 @@ static size_t find_contraction(const char *text, size_t len, bool any_case)
     return 0;
 }
 
-/* Returns the end of the word of spaces at the start of a text: the run without
- * its last one, which belongs to the next word. */
+/* Returns the length of the run of spaces at the start of a text that forms a
+ * word: all but the last space, which belongs to the next word. */
 static size_t find_spaces(const unsigned char *p, size_t len)
 {
     size_t last = 0;

@@ -23,8 +23,8 @@ static size_t get_width(const lhi_slice *s)
     return s->columns ? s->columns : 1;
 }
 
-/* Computes the slice's first index and length along the sliced side, in each
- * of the matrices that the tensor stacks. */
+/* Computes the first index and the length, along the sliced side of length
+ * `side`, of the slice in each of the matrices that the tensor stacks. */
 static void find_range(const lhi_slice *s, size_t side, size_t *first,
                        size_t *n)
 {

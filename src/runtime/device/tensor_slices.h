@@ -41,7 +41,8 @@ typedef struct lhi_slice_run {
 /* Returns the first unit of rank `i` if n units are divided over `ranks` ranks,
  * in order and as evenly as possible. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
-/* Returns the slice of the same tensor that rank `rank` has. */
+/* Returns the slice that rank `rank` has of the tensor of which `slice` is
+ * another rank's slice. */
 lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank);
 /* Checks whether no lower rank has the same slice. */
 static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)

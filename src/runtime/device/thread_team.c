@@ -29,7 +29,8 @@ struct lhi_thread_team {
     bool stops;
 };
 
-/* Runs tasks until none is left. */
+/* Runs the team's tasks as thread number `thread`, one after the other, until
+ * none is left. */
 static void run_tasks(lhi_thread_team *team, uint32_t thread)
 {
     pthread_mutex_lock(&team->lock);
@@ -42,7 +43,8 @@ static void run_tasks(lhi_thread_team *team, uint32_t thread)
     pthread_mutex_unlock(&team->lock);
 }
 
-/* A member's thread. */
+/* Main function of a team's thread: waits for calls of lhi_thread_team_run()
+ * and runs their tasks. */
 static void *run_member(void *of)
 {
     const member *me = of;

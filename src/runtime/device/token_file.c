@@ -25,7 +25,7 @@ struct lhi_token_file {
     uint64_t n_tokens;
 };
 
-/* Encodes a text file with the tokenizer. */
+/* Encodes a text file with the options' tokenizer into file->tokens. */
 static lh_status encode(lhi_token_file *file, const lhi_data_options *o,
                         lh_error *err)
 {

@@ -98,7 +98,9 @@ static bool is_absent(const json_t *node)
     return !node || json_is_null(node) || json_is_false(node);
 }
 
-/* Finds the rule of a pre-tokenizer Split by its expression; false: unknown. */
+/* Finds the rule for splitting text into words that a tokenizer's Split
+ * expression stands for (GPT-2, Llama 3 or Qwen 2); false: another expression.
+ * */
 static bool find_rule(const char *expression, lhi_word_rule *out)
 {
 #define BEGIN "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
@@ -121,7 +123,8 @@ static bool find_rule(const char *expression, lhi_word_rule *out)
     return false;
 }
 
-/* Checks a ByteLevel pre-tokenizer. */
+/* Checks that a pre-tokenizer is of type ByteLevel and adds no space before the
+ * text (add_prefix_space); otherwise LH_EUNSUPPORTED. */
 static lh_status check_byte_level(const lhi_tokenizer *t, const json_t *pre,
                                   lh_error *err)
 {
