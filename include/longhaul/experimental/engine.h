@@ -544,7 +544,8 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
 
 /* --- training a plan ------------------------------------------------------ */
 
-/* Returns the bytes per message between the plan's stages: one GPU's share. */
+/* Returns the bytes of a message between stages that one GPU sends: its share
+ * under tensor and context parallelism. */
 LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
 /* --- measuring ------------------------------------------------------------ */

@@ -9,8 +9,8 @@
 #include "runtime/device/timed.h"
 #include "runtime/engine/elastic_sharding.h"
 
-/* Checks whether the rank's device has activations whose offload copies have
- * to be run; timed devices only emulate the copies. */
+/* Checks whether the rank's device has real activations to copy to and from
+ * offload storage; timed devices only emulate the copies' durations. */
 static bool has_activations(const lhi_rank *rank)
 {
     return rank->o.hooks != NULL;

@@ -8,7 +8,8 @@ bool lhi_job_can_calibrate(const lhi_job *job)
     return job->model || !job->emulates;
 }
 
-/* Returns the simulated time, or the processors' if that is longer. */
+/* Returns the larger of the simulated iteration time and the time that the
+ * shared processors need for all passes, in ns. */
 static int64_t apply_bound(const lhi_calibration *c, int64_t simulated_ns)
 {
     return simulated_ns > c->processors_ns ? simulated_ns : c->processors_ns;
@@ -31,6 +32,7 @@ void lhi_calibration_refine(lhi_calibration *c, int64_t ns,
     c->factor = ns < modelled_ns ? (double)ns / (double)modelled_ns : 1;
 }
 
+/* Frees the calibration's pipeline. */
 void lhi_calibration_fini(lhi_calibration *c)
 {
     lh_pipeline_free(c->pipeline);
@@ -52,7 +54,8 @@ typedef struct mean_times {
     double f, d, w, latency, transfer;
 } mean_times;
 
-/* Computes the mean times of pipeline `p`. */
+/* Computes the mean times, in ms, of F, D and W over the chunks of pipeline
+ * `p`, and of latency and transfer over its links. */
 static mean_times compute_means(const lh_pipeline *p)
 {
     mean_times m = {0};

@@ -34,24 +34,27 @@ typedef struct lhi_calibration {
  * computed, or links are real. */
 bool lhi_job_can_calibrate(const lhi_job *job);
 
-/* Starts from the pipeline `measured`, which it owns from then on, and from the
- * iteration `whole`, simulated in `simulated_ns`. */
+/* Starts a calibration with the pipeline `measured`, which it owns from then
+ * on, and with `whole`, a measured iteration that takes simulated_ns in the
+ * simulator. */
 void lhi_calibration_init(lhi_calibration *calibration, lh_pipeline *measured,
                           const lhi_measured_iteration *whole,
                           int64_t simulated_ns);
-/* Replaces overhead and factor by those of iterations with the mean duration
- * `ns`, simulated in `simulated_ns`. */
+/* Replaces the calibration's overhead and factor by those that turn
+ * simulated_ns, the simulated time, into the mean measured duration `ns` of
+ * iterations. */
 void lhi_calibration_refine(lhi_calibration *calibration, int64_t ns,
                             int64_t simulated_ns);
 void lhi_calibration_fini(lhi_calibration *calibration);
 
-/* Returns the predicted duration of an iteration that takes `simulated_ns` with
- * the calibrated times and one processor per rank; 0: not calibrated. */
+/* Returns the predicted duration in ns of an iteration that takes simulated_ns
+ * in the simulator with the calibrated times and one processor per rank; 0: not
+ * calibrated. */
 int64_t lhi_calibration_predict(const lhi_calibration *calibration,
                                 int64_t simulated_ns);
 
-/* Writes the planned and measured times into `text`, of `room` bytes: of the
- * iteration, and means of passes and messages. */
+/* Writes a sentence that compares planned and measured times into `text` of
+ * `room` bytes: iteration, and mean times of passes and messages. */
 void lhi_calibration_describe(const lhi_calibration *calibration,
                               const lhi_job *job,
                               const lhi_measured_iteration *whole, char *text,

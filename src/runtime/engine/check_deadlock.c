@@ -44,7 +44,8 @@ typedef struct deadlock_walk {
     uint32_t n_stack;
 } deadlock_walk;
 
-/* Allocates the deadlock check's arrays in its arena. */
+/* Allocates the deadlock check's arrays per rank, message and link in its
+ * arena. */
 static lh_status allocate(deadlock_walk *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
@@ -210,8 +211,8 @@ static void init(deadlock_walk *p)
 }
 
 /* Checks whether the input of the rank's next pass has arrived in host memory
- * but waits there for earlier messages. Delegated messages are copied to the
- * device in their queue's order. */
+ * but is not on the device yet: delegated messages (copied through host memory)
+ * are copied in their queue's order, after earlier ones. */
 static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];

@@ -247,7 +247,7 @@ size_t lhi_record_rows_size(const lhi_record_counts *c)
            (size_t)c->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
-/* Encodes `n` records of collectives and copies. */
+/* Encodes `n` records of collectives and offload copies into `out`. */
 static void put_collectives(const lhi_collective_record *executed, uint32_t n,
                             unsigned char *out)
 {

@@ -235,8 +235,9 @@ lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
 /* Returns the encoded size in bytes of a rank's observation: header, passes
  * and collectives. */
 size_t lhi_observation_size(const lhi_observation_header *seen);
-/* Encodes a rank's measurements of one iteration: passes `rows` and
- * collectives `executed` and its hops. */
+/* Encodes a rank's measurements of one iteration into `out`: header `s`, passes
+ * `rows`, collectives `executed`, and hops (traffic from other places), with
+ * the counts in the header. */
 void lhi_observation_write(const lhi_observation_header *seen,
                            const lhi_pass_observation *rows,
                            const lhi_collective_record *executed,

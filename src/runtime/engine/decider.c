@@ -219,9 +219,9 @@ static void store_remark(lhi_decider *d, const lh_error *err)
 
 /* --- decisions --- */
 
-/* Appends a notice for the decision `what`. Skips a decision not to switch if
- * `news` is false (no event began, changed or ended) or if its reason equals
- * that of the last notice. */
+/* Appends a notice for the decision `what` to the decider's list. Skips a
+ * decision not to switch if `news` is false (no event began, changed or ended)
+ * or if its reason equals the last notice's. */
 static lh_status report_decision(lhi_decider *d, uint64_t step,
                                  const lh_decision *what, bool news,
                                  lh_error *err)
@@ -289,8 +289,9 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
     return LH_OK;
 }
 
-/* Stores step `step`'s proposal: a migration if it is better, else the decision
- * `what` if it is a switch. `news`: events began, changed or ended. */
+/* Stores the proposal after step `step`: a host or layer migration if it is
+ * better, else the decision `what` if it is a switch. `news`: whether events
+ * began, changed or ended. */
 static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
                                   const lh_pipeline *estimated,
                                   const lh_decision *what, lh_error *err)
@@ -313,8 +314,9 @@ static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
     return LH_OK;
 }
 
-/* Rejects a switch, decided after iteration `step`, that is faster only in
- * simulation, with one processor per rank. */
+/* Rejects the switch `what` if it is not faster on this machine: if ranks share
+ * processors, calibrated times may not improve although the simulation with one
+ * processor per rank does. */
 static lh_status reject_shared(lhi_decider *d, uint64_t step, lh_decision *what,
                                lh_error *err)
 {
@@ -327,7 +329,8 @@ static lh_status reject_shared(lhi_decider *d, uint64_t step, lh_decision *what,
     return lh_adapt_confirm(d->adapt, step + 1, false, err);
 }
 
-/* Stores the current schedule's simulated iteration time, for predictions. */
+/* Stores `ns`, the simulated iteration time of the running schedule, from which
+ * lhi_decider_predict() predicts iterations. */
 static void store_current_time(lhi_decider *d, int64_t ns)
 {
     pthread_mutex_lock(&d->lock);
@@ -371,8 +374,9 @@ static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
 
 /* --- calibration --- */
 
-/* Decides on a schedule with the pipeline `measured` in iteration `step`, whose
- * times hold until the end of the run, and calibrates. Takes `measured`. */
+/* Decides on a schedule with the times of the pipeline `measured` (in iteration
+ * `step`) as permanent times, into *what, and starts the calibration with
+ * `whole`. Takes ownership of `measured`. */
 static lh_status calibrate_by(lhi_decider *d, lh_pipeline *measured,
                               uint64_t step,
                               const lhi_measured_iteration *whole,
@@ -403,8 +407,8 @@ static lh_status calibrate_by(lhi_decider *d, lh_pipeline *measured,
     return LH_OK;
 }
 
-/* Calibrates by the monitor's only iteration `step`, reports its times, and
- * proposes the schedule that is best with them. */
+/* Calibrates with the only iteration that the monitor has seen, `step`: reports
+ * its times, and proposes the schedule that is best with them. */
 static lh_status calibrate(lhi_decider *d, uint64_t step,
                            const lhi_measured_iteration *whole, lh_error *err)
 {
@@ -423,9 +427,9 @@ static lh_status calibrate(lhi_decider *d, uint64_t step,
     return propose_decision(d, step, true, d->calibration.pipeline, &what, err);
 }
 
-/* Processes the ranks' answer to the last proposal: at once if refused, from
- * the first iteration under it if accepted. Informs the decision maker and the
- * monitor. */
+/* Processes the ranks' answer to the last proposal: a refusal at once, an
+ * acceptance from the first iteration under it. Informs the decision maker, the
+ * monitor and the search for migrations. */
 static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -464,8 +468,8 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
 }
 
-/* Checks whether no proposal is open, that is, still waiting for the ranks'
- * answer. */
+/* Checks whether no proposal is open, that is, waiting for the ranks' answer.
+ * */
 static bool has_no_proposal(lhi_decider *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -497,8 +501,8 @@ static lh_status report_slow_hosts(lhi_decider *d, uint64_t step, lh_error *err)
 }
 
 /* Adds an iteration's observation to the monitor, reports its events, and
- * decides if conditions have changed or the run has left its initial schedule.
- */
+ * decides on a switch if there are events, the run has left its initial
+ * schedule, or the calibration is due to be refined. */
 static lh_status add_step(lhi_decider *d, const lh_observation *seen,
                           const lhi_measured_iteration *whole, lh_error *err)
 {

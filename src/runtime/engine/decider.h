@@ -12,8 +12,9 @@
 
 typedef struct lhi_decider lhi_decider;
 
-/* Creates the decision maker for schedule switches, with the job's adaptation
- * options and the times of `pipeline`. Release it with lh_adapt_free(). */
+/* Creates the decision maker for schedule switches (lh_adapt) with the job's
+ * adaptation options and, as normal times, those of `pipeline`. Release it with
+ * lh_adapt_free(). */
 lh_status lhi_job_make_adapt(const lhi_job *job, const lh_pipeline *pipeline,
                              lh_adapt **out, lh_error *err);
 

@@ -73,15 +73,15 @@ struct lhi_delegated_path {
 /* --- threads; called with the lock held unless noted --- */
 
 /* Checks whether copies of delegated messages to and from host memory take
- * modelled durations, as on the timed device. */
+ * modelled durations, as on the timed device, rather than real ones. */
 static bool emulates_copies(const lhi_delegated_path *d)
 {
     return d->rank->o.hooks == NULL;
 }
 
-/* Finishes a copy to or from host memory that could start at from_ns; returns
- * its end: now or, on the timed device, after the modelled duration
- * `staging_ns`, for which it sleeps. Called without the lock. */
+/* Waits for the end of a copy to or from host memory that could start at
+ * from_ns, and returns its end: now or, on the timed device, after the modelled
+ * duration staging_ns. Called without the lock. */
 static int64_t finish_copy(queue *q, int64_t from_ns, int64_t staging_ns)
 {
     if (!emulates_copies(q->d))
@@ -399,8 +399,8 @@ bool lhi_delegated_path_is_active(const lhi_delegated_path *d)
     return d && d->is_active;
 }
 
-/* Signals queue `nth`'s thread in the lane that receives from or sends to rank
- * `peer`. */
+/* Wakes the helper thread of queue `nth` in the lane (delegated messages from
+ * or to rank `peer`) that receives or sends. */
 static void wake_queue(lhi_delegated_path *d, bool receives, uint32_t peer,
                        uint32_t nth)
 {

@@ -38,8 +38,9 @@ struct lhi_elastic_sharding {
 
 /* --- collectives --- */
 
-/* Returns the first message tag of collective `number` in a step; lower tags
- * belong to whole-chunk collectives. */
+/* Returns the first message tag of collective `number` among a step's
+ * collectives on parts of chunks; lower tags belong to whole-chunk collectives.
+ * */
 static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
                          uint32_t number)
 {
@@ -57,8 +58,9 @@ static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Returns the range of parameters or gradients that collective `k` of the
- * rank's data-parallel collectives carries. */
+/* Returns the range of parameters or gradients, within this rank's pieces of
+ * the chunk's buckets, that collective `k` of the rank's data stream carries.
+ * */
 static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -107,9 +109,9 @@ static lh_status run_collective(lhi_elastic_sharding *s, uint32_t k,
 
 /* --- times --- */
 
-/* Records the times of collective `k`, which was ready at ready_ns: measured,
- * or emulated on the stage's data-parallel link, which carries one collective
- * at a time. Called with the lock held. */
+/* Records the times of collective `k`, which all ranks were ready for at
+ * ready_ns: measured, or emulated on the stage's data-parallel link, which
+ * carries one collective at a time. Called with the lock held. */
 static void record_times(lhi_elastic_sharding *s, uint32_t k, int64_t ready_ns)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -220,8 +222,9 @@ void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Launches the collectives that start with pass i, and waits until the
- * stream's first `needs` collectives have arrived. */
+/* Lets the communication thread start the collectives that are launched with
+ * pass i, and waits until the first `needs` collectives of the step have
+ * arrived. */
 static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
                                  uint32_t needs, lh_error *err)
 {
@@ -300,8 +303,8 @@ lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 
 /* --- between steps --- */
 
-/* Returns the tag of the next collective outside training steps; its step
- * number is above all steps. */
+/* Returns the first tag of the next collective outside training steps, made
+ * from a step number above all training steps. */
 static uint64_t make_next_tag(lhi_elastic_sharding *s)
 {
     return make_tag(s, (1u << 23) + s->turn, s->n_turn++);
@@ -411,8 +414,8 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Makes the buffer plan and the exchange buffers, and starts the communication
- * thread. */
+/* Makes the buffer plan (which collective and pass uses which buffer) and the
+ * exchange buffers, and starts the communication thread. */
 static lh_status init(lhi_elastic_sharding *s, lh_error *err)
 {
     lhi_part_buffer_sizes room = {0};

@@ -19,7 +19,8 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the modelled transfer time of a data-parallel collective in ns. */
+/* Returns the modelled transfer time in ns of a data-parallel collective
+ * (all-gather or reduce-scatter) of the rank's data stream. */
 static int64_t compute_transfer_time(const lhi_rank *rank,
                                      const lhi_exec_data *data)
 {
@@ -30,8 +31,8 @@ static int64_t compute_transfer_time(const lhi_rank *rank,
 }
 
 /* Computes the times of the rank's next data-parallel collective, ready at
- * ready_ns: it starts when the previous one has been sent. Delays the pass
- * that needs it. */
+ * ready_ns: it starts when the previous one has been sent. The pass that needs
+ * it then waits for its arrival. */
 static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
 {
     const lhi_exec_data *data = &rank->program->data[rank->n_collectives];

@@ -80,8 +80,8 @@ static uint32_t count_parts(const lhi_fsdp *l, uint32_t chunk)
     return l->o.device->ops->n_parts(l->o.device, chunk);
 }
 
-/* Returns the range of a part (layer, embedding or head) in the training
- * arrays. */
+/* Returns the range of a part (layer, embedding or head) within this rank's
+ * pieces of the chunk's parameters and gradients. */
 static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
                                 uint32_t part)
 {
@@ -142,9 +142,9 @@ static lh_status run_communication(lhi_fsdp *l, const queued_communication *s,
                                    s->tag, ready_ns, err);
 }
 
-/* Returns the emulated transfer time of a queued communication; *latency_ns:
- * additional latency. Collectives for single layers run one after the other,
- * as in the planner's model. */
+/* Returns the emulated transfer time in ns of a queued communication;
+ * *latency_ns: its latency. Collectives of single layers use the modelled links
+ * of their groups; collectives of whole chunks the pipeline's times. */
 static int64_t compute_transfer_time(const lhi_fsdp *l,
                                      const queued_communication *s,
                                      int64_t *latency_ns)

@@ -34,6 +34,7 @@ lh_status lhi_hop_times_make(const lhi_job *job, const lhi_slow_hosts *slow,
     return LH_OK;
 }
 
+/* Frees the measurement of hop times; ignores NULL. */
 void lhi_hop_times_free(lhi_hop_times *t)
 {
     if (!t)
@@ -44,8 +45,8 @@ void lhi_hop_times_free(lhi_hop_times *t)
     free(t);
 }
 
-/* Returns the observed data-parallel messages from place `from` to place `to`;
- * NULL: there are none. */
+/* Returns the observed data-parallel messages from place `from` to place `to`
+ * in the observations parts[place]; NULL: none. */
 static const lhi_net_hop *find_hop(const lhi_rank_observation *parts,
                                    uint32_t from, uint32_t to)
 {
@@ -55,8 +56,9 @@ static const lhi_net_hop *find_hop(const lhi_rank_observation *parts,
     return NULL;
 }
 
-/* Returns the offset of the clock at the hop's receiving place from that at its
- * sending place, by the messages in both directions; *known: there are such. */
+/* Returns the offset in ns of the clock at a hop's receiving place from the
+ * clock at its sending place, estimated from the messages in both directions;
+ * *known: false without such messages. */
 static double compare_clocks(lhi_hop_times *t,
                              const lhi_rank_observation *parts, uint32_t hop,
                              uint64_t step, bool *known)

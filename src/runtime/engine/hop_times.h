@@ -10,8 +10,9 @@
 
 typedef struct lhi_hop_times lhi_hop_times;
 
-/* Creates it for the hops of `slow`, which must outlive it, and a job's places.
- * Release it with lhi_hop_times_free(). */
+/* Creates the measurement of hop times (traffic between places) for the hops of
+ * `slow`, which must outlive it, and a job's places. Release with
+ * lhi_hop_times_free(). */
 lh_status lhi_hop_times_make(const lhi_job *job, const lhi_slow_hosts *slow,
                              lhi_hop_times **out, lh_error *err);
 void lhi_hop_times_free(lhi_hop_times *times);

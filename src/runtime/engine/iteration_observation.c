@@ -125,7 +125,8 @@ static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
     return LH_OK;
 }
 
-/* Returns the link over which a pass receives its input message. */
+/* Returns the link over which a pass receives its input message from the
+ * neighbouring chunk. */
 static uint32_t find_input_link(const lhi_iteration_observation *s,
                                 const lh_pass *pass)
 {
@@ -134,8 +135,8 @@ static uint32_t find_input_link(const lhi_iteration_observation *s,
                               : p->backward[pass->chunk + 1].link;
 }
 
-/* Checks whether `pass`'s input is a message on a link, whose times can be
- * observed. */
+/* Checks whether the pass receives its input as a message over a link of the
+ * pipeline, so that the message's times can be observed. */
 static bool uses_link(const lhi_iteration_observation *s,
                       const lhi_exec_pass *pass)
 {
@@ -143,8 +144,8 @@ static bool uses_link(const lhi_iteration_observation *s,
            find_input_link(s, &pass->pass) != LH_NONE;
 }
 
-/* Counts the messages, passes and collectives of an iteration, and finds the
- * pass that produces each message. */
+/* Counts the messages, passes and collectives of an iteration, grows the arrays
+ * for them, and records which pass produces each message. */
 static lh_status count_all(lhi_iteration_observation *s, const lh_exec *x,
                            const lhi_rank_observation *parts, lh_error *err)
 {
@@ -171,8 +172,8 @@ static int64_t get_later_time(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Fills in the observed message *to from the records of its consumer (`pass`,
- * `row`) and its producer (`from`). */
+/* Fills in the observed message *to from the record `row` of the pass that
+ * consumes it, `pass`, and the record `from` of the pass that produced it. */
 static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                         const lhi_pass_observation *row,
                         const lhi_pass_observation *from,
@@ -223,7 +224,8 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
-/* Adds the messages of replica `copy` to the means per link. */
+/* Adds the times on the link of all messages in `all`, those of pipeline
+ * replica `copy`, to the mean times per replica and link. */
 static void add_link_times(lhi_iteration_observation *s, uint32_t copy,
                            const lh_observed_message *all)
 {
@@ -380,8 +382,8 @@ bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
     return n > 1;
 }
 
-/* Returns the duration `ns` times first_ns / now_ns: scaled from a pipeline
- * with other layer counts to the initial one. */
+/* Returns `ns`, measured with the current layers per chunk, scaled by first_ns
+ * / now_ns to the initial layers: the ratio of the chunk's pipeline times. */
 static int64_t scale_to_initial(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
     return now_ns > 0

@@ -55,8 +55,9 @@ lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
 double lhi_iteration_observation_link_time(
     const lhi_iteration_observation *observation, uint32_t copy, uint32_t link);
 
-/* Scales the last merged iteration, which ran `now` with other layer counts, to
- * the counts of the run's pipeline. */
+/* Scales the times of the last merged iteration, which ran on pipeline `now`
+ * with migrated layers, to the layers per chunk of the run's initial pipeline.
+ * */
 void lhi_iteration_observation_scale_layers(
     lhi_iteration_observation *observation, const lh_pipeline *now);
 

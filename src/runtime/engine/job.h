@@ -159,8 +159,9 @@ lh_status lhi_job_check_extra_memory(double bytes, const char *what,
  * computed on this machine and it has fewer processors than ranks; else 0. */
 uint32_t lhi_job_shared_processors(const lhi_job *job);
 
-/* Returns the number of hops that each rank observes, one per replica, if the
- * run may exchange hosts over real links; else 0. */
+/* Returns the number of hops (traffic from another replica's rank) that each
+ * rank observes, one per replica, if the run may exchange hosts over real
+ * links; else 0. */
 uint32_t lhi_job_count_hops(const lhi_job *job);
 
 /* Makes the device (cpu or timed) of a rank. */

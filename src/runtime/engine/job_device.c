@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* Lists in `out` the node of each rank in this rank's expert-parallel group,
- * whose ranks together hold all experts. */
+/* Lists in out[i] the node of rank i of the expert-parallel group (ranks that
+ * together hold all experts) at the coordinates `at`. */
 static void list_nodes(const lhi_job *job, const lhi_grid_coords *at,
                        uint32_t *out)
 {

@@ -22,7 +22,8 @@ static void digest_numbers(unsigned char sum[DIGEST_BYTES],
     lhi_compute_sha256(bytes, DIGEST_BYTES + 8 * n, sum);
 }
 
-/* Encodes an instruction in INSTRUCTION_BYTES bytes at `out` for the digest. */
+/* Encodes an instruction (an entry of a rank's program) as INSTRUCTION_BYTES
+ * bytes at `out`, for the digest that ranks compare. */
 static void write_instruction(const lh_instruction *in, unsigned char *out)
 {
     lhi_store_little_endian(out, 4, (uint64_t)in->stream);

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Calls the caller's callback for a failed run with the message `why`, and the
- * caller exits; NULL: another rank prints the message. A rank without a message
- * sleeps first, because mpirun kills all processes when one ends. */
+/* Reports the failed run's message `why` to the caller's callback, after which
+ * the caller exits. `why` NULL: another rank prints the message; then sleeps
+ * first, because mpirun kills all processes when one ends. */
 static void exit_with_message(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
@@ -70,8 +70,9 @@ static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
                : lhi_net_tcp(s->tcp, out, err);
 }
 
-/* Checks whether other ranks, of which rank 0 prints it, detect the same
- * invalid setting of a job started by srun. */
+/* Checks whether the other ranks of a job started by srun detect the same
+ * invalid setting as this one, which is not rank 0: then rank 0 alone prints
+ * it. */
 static bool is_detected_by_all(const start *s)
 {
     return !s->mpi && s->rank != 0;
@@ -90,7 +91,9 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
                : status;
 }
 
-/* Stores the failure of an attempt for the parent process. */
+/* Stores why this attempt of the run failed, for the parent process: `text`;
+ * is_loss: a rank was lost, so the run may restart; is_reporter: this process
+ * prints the error. */
 static void store_failure(const start *s, bool is_loss, bool is_reporter,
                           const char *text)
 {
@@ -132,8 +135,8 @@ static bool is_rank_missing(const lhi_net *alone, const start *s,
     return s->job->n_restarts > 0;
 }
 
-/* Main function of the child process with number `index`: takes the place of a
- * rank that does not join after a restart, because its host is lost. */
+/* Main function of the child process with number `index`: runs in place of a
+ * rank that has not joined after a restart, because its host is lost. */
 static lh_status replace_rank(const lhi_net *alone, const start *s,
                               uint32_t index, lh_error *err)
 {
@@ -186,7 +189,8 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
     return status;
 }
 
-/* Prepares an attempt: exchanges addresses again under mpirun. */
+/* Prepares an attempt (a start of all ranks) in the parent process: clears the
+ * stored failures; under mpirun exchanges addresses again. */
 static lh_status prepare_attempt(void *of, lh_error *err)
 {
     const start *s = of;
@@ -258,8 +262,8 @@ static lh_status run_rank(start *s, lhi_rank_result *result, lh_error *err)
                           : run_here(s, result, err);
 }
 
-/* Fails unless the launcher, called `how` in the message, started as many ranks
- * as the plan has, and `rank` is one of them. */
+/* Fails with LH_EINVAL unless the launcher started as many ranks as the plan
+ * has; `how`: the launcher's option in the message. Only rank 0 prints it. */
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {

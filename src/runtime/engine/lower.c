@@ -24,8 +24,9 @@ typedef struct lowering {
     int64_t lead_ns;
 } lowering;
 
-/* Returns the input number of a chunk's F for a microbatch. The input number of
- * the same chunk's backward is larger by n_half. */
+/* Returns the number of the input (message or local data) of a chunk's F for a
+ * microbatch. The number of the same chunk's backward input is larger by
+ * n_half. */
 static uint32_t get_input_number(const lowering *l, uint32_t chunk,
                                  uint32_t microbatch)
 {
@@ -61,7 +62,8 @@ static uint32_t find_output(const lowering *l, const lh_pass *pass,
                : l->x->n_half + i - n;
 }
 
-/* Checks whether input number `input` comes from another rank. */
+/* Checks whether input number `input` is a message from another rank, rather
+ * than local data of the same rank. */
 static bool is_message(const lowering *l, uint32_t input)
 {
     uint32_t c = input % l->x->n_half / l->p->n_microbatches;
@@ -138,9 +140,9 @@ static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
-/* Sets the rank's output buffer count. An output occupies a buffer from its
- * pass's start until it has arrived, or until the local consumer has
- * ended. Ranks that send get one spare buffer for longer transfers. */
+/* Sets the rank's number of output buffers, rank->n_buffers: messages in
+ * flight, plus outputs that wait for a pass on the same rank, plus one for the
+ * running pass. Ranks that send get a spare one for longer transfers. */
 static void count_buffers(lhi_exec_rank *rank)
 {
     uint32_t left = 0, most = 0;
@@ -320,8 +322,9 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 
 /* --- printable instructions --- */
 
-/* Appends an instruction for `pass` that may run once `after` passes are done;
- * the caller fills in its peer rank and link. */
+/* Appends an instruction of stream `stream` (compute, send, receive, data,
+ * offload) for `pass`, which may run once the rank's first `after` passes are
+ * done. The caller fills in the peer rank and link. */
 static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                                        const lh_pass *pass, uint32_t after)
 {

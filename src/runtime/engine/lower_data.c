@@ -21,8 +21,8 @@ static size_t get_pass_index(const stream_builder *l, const lh_pass *pass)
                           pass->kind != LH_F);
 }
 
-/* Checks whether the all-gather of a chunk's parameters has to be complete
- * before pass i of the rank. */
+/* Checks whether pass i of the rank is the first F of a chunk that has an
+ * all-gather of its parameters, which it must wait for. */
 static bool is_gathered(const stream_builder *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
@@ -51,8 +51,9 @@ static void add_collective(stream_builder *l, lhi_exec_data what)
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Appends the all-gather for the next chunk in the rank's gather list to its
- * data stream, launched after `after` passes; `now`: predicted launch time. */
+/* Appends the all-gather of the next chunk in the rank's gather list to its
+ * data stream (collectives in launch order), launched after `after` passes;
+ * `now`: predicted launch time in ns. */
 static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
@@ -64,8 +65,8 @@ static void add_gather(stream_builder *l, uint32_t after, int64_t now)
                                    .predicted_ns = now});
 }
 
-/* Returns the rank's pass that a data-parallel operation refers to; LH_NONE:
- * none. */
+/* Returns the index of the rank's pass at which a data-parallel operation
+ * starts or ends; LH_NONE: the rank has no such pass. */
 static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
 {
     return at->chunk == LH_NONE
@@ -149,9 +150,9 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Lists the copies of activations to and from host memory. The next pass waits
- * for the copy after F, which frees its memory; D or B waits for the copy back,
- * which starts when no other pass needs the memory. */
+/* Lists the rank's copies of activations to and from host memory in out[] and
+ * returns their number. Pass i + 1 waits for the copy to the host after F i; D
+ * or B waits for the copy back at its own start. */
 static uint32_t list_host_copies(const lhi_exec_rank *rank,
                                  lhi_offload_copy *out)
 {

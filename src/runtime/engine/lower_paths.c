@@ -5,7 +5,7 @@
  * Messages between two ranks are numbered and assigned to queues round-robin.
  * There are enough queues that no message waits for the previous copy in its
  * queue: the maximum of ceil(messages produced in a period / messages that one
- * queue moves in it). */
+ * queue moves in it); at least 1. */
 #include "base/options.h"
 #include "base/sort.h"
 #include "runtime/engine/execution_plan.h"
@@ -103,9 +103,10 @@ static int compare_messages(const void *a, const void *b)
     return (x->what > y->what) - (x->what < y->what);
 }
 
-/* Returns the number of queues, each with one thread, with which every queue
- * has finished a copy before its next message comes. `items`: the n delegated
- * messages of a lane (to or from one rank) in order. */
+/* Returns the number of queues, each with its own thread, that let every
+ * delegated message be copied at once: the most messages whose copies would
+ * overlap in one queue. `items`: the n messages of a lane (to or from one
+ * rank), in order. */
 static uint32_t count_queues(const item *items, uint32_t n)
 {
     uint32_t most = 1;
@@ -120,9 +121,9 @@ static uint32_t count_queues(const item *items, uint32_t n)
     return most;
 }
 
-/* Lists in `items` the delegated messages to `peer`, or with `receives` those
- * from it, sorted; returns their number. made_ns, arrive_ns: predicted times
- * per input number. */
+/* Lists the delegated messages to rank `peer` or, with `receives`, from it in
+ * `items`, in their posting order; returns their number. made_ns, arrive_ns:
+ * predicted times per input number, in ns. */
 static uint32_t list_messages(const lh_exec *x, const lhi_exec_rank *rank,
                               uint32_t peer, bool receives,
                               const int64_t *made_ns, const int64_t *arrive_ns,

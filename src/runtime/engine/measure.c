@@ -257,8 +257,8 @@ static lh_status make_profile(measurement *m, bool links, lh_profile **out,
     return lhi_profile_copy(&made, out, err);
 }
 
-/* Lists the kinds of model parts (embedding, dense layer, expert layer, head)
- * and builds a model that contains each once. */
+/* Lists the kinds of model parts to be measured (embedding, dense layer, expert
+ * layer, head) and builds a small model with one of each. */
 static void choose_parts(measurement *m)
 {
     lh_model *model = &m->model;

@@ -19,7 +19,7 @@ typedef struct trace_builder {
     const lhi_net_link *links;
 } trace_builder;
 
-/* Returns the larger of `value` and `least`. */
+/* Returns the larger of `value` and `least`, a lower limit. */
 static int64_t get_maximum(int64_t value, int64_t least)
 {
     return value > least ? value : least;

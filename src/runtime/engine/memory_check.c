@@ -23,8 +23,8 @@ typedef struct rank_memory {
     double activations; /* including scratch and messages */
 } rank_memory;
 
-/* Returns the parameters of a tied embedding whose copy is on another rank
- * than the head, if `stage` has one of the two; otherwise 0. */
+/* Returns the parameters of a tied embedding if it has two copies, on the ranks
+ * of the first and the last chunk, and `stage` is one of them; otherwise 0. */
 static double count_tied_embedding(const lhi_cpu_options *o,
                                    const lh_exec *exec, uint32_t stage)
 {
@@ -90,8 +90,8 @@ typedef struct chunks_memory {
 } chunks_memory;
 
 /* Adds the parameters of the stage's chunk `i` to the sums and maxima in
- * `need`, separately for expert parameters and others. `sharded`: the chunk's
- * sharded parameters. */
+ * `need`, separately for experts and others. `sharded`: how many of its
+ * parameters are sharded. */
 static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
@@ -120,9 +120,9 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
         need->most.gradients = sharded->gradients;
 }
 
-/* Returns, for expert parameters and others at a stage, how many ranks add
- * their gradients (n_sharers) and into how many shards the optimizer state is
- * divided (n_shards). */
+/* Returns, for experts and for other parameters of a stage, the number of ranks
+ * that add their gradients (n_sharers) and of shards of the optimizer state
+ * (n_shards). */
 static chunks_memory find_sharing(const lhi_job *job, uint32_t stage)
 {
     chunks_memory need = {0};
@@ -293,8 +293,9 @@ static lh_status fail_memory(const char *where, rank_memory need, double blas,
         format_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
-/* Fails if the predicted memory exceeds a limit: `here`, for the n_here threads
- * of this process's ranks, or `machine`, for all ranks on this machine. */
+/* Fails with LH_ENOMEM if the predicted memory exceeds a limit: `here`, that of
+ * this process's n_here ranks (threads), or `machine`, that of all ranks on
+ * this machine. */
 static lh_status check_available(rank_memory here, double n_here,
                                  rank_memory machine, lh_error *err)
 {

@@ -21,8 +21,8 @@
 
 enum { N_ARRAYS = 1 + LHI_MAX_MOMENTS }; /* values and moments */
 
-/* Returns the chunk that has tensor `index` when chunk c begins at layer
- * first_layers[c]. */
+/* Returns the index of the chunk that has model tensor `index`, if chunk c
+ * begins at layer first_layers[c]. */
 static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
                            uint32_t index)
 {
@@ -55,8 +55,8 @@ typedef struct route {
     uint32_t via; /* LH_NONE: direct */
 } route;
 
-/* Returns a tensor's migration route in replica `copy`: its old rank, its new
- * rank, and the rank that relays it, if any. */
+/* Returns how a tensor's state migrates in replica `copy`: its old rank, its
+ * new rank, and the rank that relays it, LH_NONE if sent directly. */
 static route find_route(const lhi_state_migration_options *o, uint32_t index,
                         uint32_t copy)
 {
@@ -300,6 +300,8 @@ lh_status lhi_state_migration_run(const lhi_state_migration_options *o,
     return LH_OK;
 }
 
+/* Returns the bytes that the migration sends between ranks; relayed bytes count
+ * twice. */
 uint64_t lhi_state_migration_count_bytes(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;

@@ -70,7 +70,8 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Makes the localiser of slow hosts and links. */
+/* Creates the search for slow hosts and links, and the arrays for its
+ * measurements per place and hop. */
 static lh_status make_slow_hosts(lhi_migration_decider *m, lh_error *err)
 {
     uint32_t n;
@@ -82,8 +83,9 @@ static lh_status make_slow_hosts(lhi_migration_decider *m, lh_error *err)
     return m->pass_ns && m->hop_ns ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Emulated hosts and links: writes the times that they measure in step `step`
- * under the event timeline. */
+/* Computes the pass and message times that emulated hosts and links would
+ * measure in step `step` under the event timeline, into m->pass_ns and
+ * m->hop_ns. */
 static lh_status emulate_hosts(lhi_migration_decider *m, uint64_t step,
                                lh_error *err)
 {
@@ -212,9 +214,9 @@ static void fill_decision(lhi_migration_decider *m,
         .now_ns = x ? x->current_ns : l->current_ns};
 }
 
-/* On the cpu device, makes a copy of the run's host placement whose pass times
- * are those of `measured`. On other devices *out is NULL: the caller then uses
- * the placement of the run's event timeline. */
+/* On the cpu device, copies the run's host placement model with the pass times
+ * of `measured` into *out. On other devices *out is NULL: the caller then uses
+ * the model of the event timeline. */
 static lh_status make_measured_placement(const lhi_migration_decider *m,
                                          const lh_pipeline *measured,
                                          lh_host_placement **out, lh_error *err)

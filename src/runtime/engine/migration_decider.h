@@ -25,16 +25,16 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
 /* Frees the migration decider; NULL is allowed. */
 void lhi_migration_decider_free(lhi_migration_decider *mind);
 
-/* Converts `first`, a pipeline with the initial layers per chunk, to the
- * current ones: *out, released by the caller; NULL: the layers are the initial
- * ones. */
+/* Converts `first`, a pipeline with the initial layers per chunk, to one with
+ * the current layers: *out, released by the caller; NULL: the layers are still
+ * the initial ones. */
 lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *mind,
                                               const lh_pipeline *first,
                                               lh_pipeline **out, lh_error *err);
 
-/* Adds the hosts' times in iteration `step`, in which the current hosts took
- * part: those in `whole`, or emulated ones, which hosts with emulated links
- * would measure. */
+/* Adds one iteration's times of hosts and hops to the search for slow hosts:
+ * those measured in `whole`, or with emulated links those that the event
+ * timeline implies for `step`. */
 lh_status lhi_migration_decider_observe(lhi_migration_decider *mind,
                                         uint64_t step,
                                         const lhi_measured_iteration *whole,
@@ -58,15 +58,16 @@ typedef struct lhi_migration_decider_result {
     int64_t now_ns; /* current duration of an iteration */
 } lhi_migration_decider_result;
 
-/* Searches for a host or layer migration in the conditions `seen`. *moves: one
- * was found and is in *out, borrowed until the ranks' answer is recorded. */
+/* Searches for a host or layer migration that saves time in the conditions
+ * `seen`. *moves: one was found, and *out describes it, borrowed until the
+ * ranks' answer is recorded. */
 lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
                                      const lhi_migration_decider_input *seen,
                                      lhi_migration_decider_result *out,
                                      bool *moves, lh_error *err);
-/* Records the ranks' answer to the proposed migration: in effect (`followed`)
- * or refused. *layers: layers have moved, so that passes have other
- * durations. */
+/* Records the ranks' answer to the proposed migration: it is in effect
+ * (`followed`) or was refused. *layers: whether layers have moved, so that
+ * passes have other durations. */
 lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind,
                                                bool followed, bool *layers,
                                                lh_error *err);

@@ -24,10 +24,9 @@ struct lhi_observer {
     double *sums;
 };
 
-/* Returns the entries of o->sums for one step: COLUMNS per chunk, the times of
- * its passes and messages in ns. MAX_STEPS steps come first, then PER_CHUNK
- * numbers per chunk. Only the rank that runs a chunk, or one per replica,
- * fills in its entries. */
+/* Returns the number of entries of o->sums for one step: COLUMNS (times of
+ * passes and messages in ns) per chunk. MAX_STEPS steps come first, then
+ * PER_CHUNK numbers per chunk. */
 static size_t count_columns(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;
@@ -263,7 +262,7 @@ typedef struct recorded_step {
     uint64_t iteration;
 } recorded_step;
 
-/* Compares recorded steps for qsort() by duration. */
+/* Compares two recorded steps by duration, for qsort(). */
 static int compare_durations(const void *a, const void *b)
 {
     const recorded_step *x = a, *y = b;

@@ -84,7 +84,8 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 
 /* --- thread --- */
 
-/* Returns the place of rank `rank` in an iteration. */
+/* Returns the place (position in the process grid) of rank `rank` in the
+ * observed iteration, after the migrations so far. */
 static uint32_t find_place(const observed_step *in, uint32_t rank)
 {
     return lhi_rank_assignment_find_place(

@@ -16,8 +16,8 @@ typedef struct lhi_adaptation lhi_adaptation;
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
                               const lhi_device *device, lhi_adaptation **out,
                               lh_error *err);
-/* Ends the adaptation thread. Call it before the endpoint is closed; after a
- * failure, once all ranks are notified. */
+/* Ends the adaptation thread. To be called before the endpoint is closed; after
+ * a failure, once all ranks are notified. */
 void lhi_adaptation_stop(lhi_adaptation *a);
 /* Frees the adaptation once the endpoint is closed; NULL is allowed. */
 void lhi_adaptation_free(lhi_adaptation *a);
@@ -26,8 +26,8 @@ void lhi_adaptation_free(lhi_adaptation *a);
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
 /* Decides whether a step about to start with rank program `shift` is observed:
- * false when the queue is full or the processor-time budget is spent. If true,
- * the caller adds the measurements of all ranks and then calls
+ * not while the queue is full or the processor-time budget is spent. If true,
+ * the caller adds all ranks' measurements and then calls
  * lhi_adaptation_end_iteration(). */
 bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
                                     const lhi_rank_program *shift);

@@ -160,9 +160,9 @@ uint32_t lhi_job_shared_processors(const lhi_job *job)
     return n < lhi_grid_count_ranks(&job->grid) ? n : 0;
 }
 
-/* Stores the predicted iteration time alone_ns, which assumes one processor
- * per pipeline rank. With fewer processors, the total pass time divided by
- * their number is a lower bound. */
+/* Stores the predicted iteration time alone_ns, which assumes one processor per
+ * rank. If ranks share processors, the prediction is at least the total pass
+ * time divided by their number. */
 static void set_prediction(const lhi_job *job, int64_t alone_ns,
                            lh_train_result *r)
 {
@@ -184,8 +184,9 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns,
         r->predicted_ns = (int64_t)passes_ns;
 }
 
-/* Copies the job to *at with the pipeline of the last of n iterations under
- * `assignment`. *made: that pipeline; NULL: unchanged. */
+/* Copies the job to *at, with the pipeline in effect in the last of n
+ * iterations (events and `assignment` of hosts and layers). *made: that
+ * pipeline, owned by the caller; NULL: the job's own. */
 static lh_status find_last_conditions(const lhi_job *job,
                                       const owned_result *to, uint64_t n,
                                       const lhi_rank_assignment *assignment,
@@ -224,9 +225,9 @@ static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
     return from;
 }
 
-/* Uses the predictions from calibrated times of the iterations from step `from`
- * on, if there are any: the median. Returns the first step that has one, else
- * `from`. `ns`: scratch, one per iteration. */
+/* Sets the result's prediction to the median of the predictions that the
+ * calibrated iterations from step `from` on have. Returns the first step with
+ * one, else `from`. `ns`: scratch, one per iteration. */
 static uint64_t use_calibrated_prediction(lh_train_result *r, uint64_t from,
                                           int64_t *ns)
 {
@@ -606,6 +607,8 @@ const lh_migration *lh_train_migration(const lh_train_result *result,
                                                             : NULL;
 }
 
+/* Returns all events and decisions of an adaptive run, and their number;
+ * borrowed from the result. */
 const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
                                             uint32_t *n_notices)
 {
@@ -614,6 +617,8 @@ const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
     return own->notices;
 }
 
+/* Returns the peak memory of each rank over all replicas; NULL with *n_ranks 0:
+ * unknown. Borrowed from the result. */
 const lh_train_memory *lh_train_peak_memory(const lh_train_result *result,
                                             uint32_t *n_ranks)
 {

@@ -98,8 +98,8 @@ lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
     return LH_OK;
 }
 
-/* Sums this rank's shard over datacenters in place: reduce-scatter, then
- * all-gather. */
+/* Sums this rank's shard `values` over the datacenters in place: a
+ * reduce-scatter and an all-gather among the ranks with the same shard. */
 static lh_status sum_across(const lhi_site_sums *s, float *values, size_t n,
                             uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
@@ -137,9 +137,9 @@ static lh_status receive_from_member(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
-/* Sums the shards of all ranks at a datacenter over datacenters, one after the
- * other, through its leader (member 0), which alone communicates with others.
- * `room`: buffer of the leader. */
+/* Sums the shards of all ranks at a datacenter over the datacenters, one shard
+ * after the other, through the leader (member 0), which alone communicates with
+ * other datacenters. `room`: the leader's buffer for n values. */
 static lh_status sum_by_leaders(const lhi_site_sums *s, float *values, size_t n,
                                 float *room, uint64_t tag, int64_t *ready_ns,
                                 lh_error *err)

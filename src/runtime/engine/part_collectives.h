@@ -29,8 +29,9 @@ typedef struct lhi_part_buffer_sizes {
     size_t array, sums;
 } lhi_part_buffer_sizes;
 
-/* Raises the buffer sizes in `room` to those that collectives over `part`
- * need. */
+/* Raises the buffer sizes in `room` to those that collectives over `part` (a
+ * range of a chunk's parameters) need: this rank's piece, and the pieces of all
+ * ranks. */
 void lhi_part_fit_buffers(const lhi_part_collectives *x,
                           const lhi_train_part *part,
                           lhi_part_buffer_sizes *room);

@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Wakes the stopped process `pid` after pause_ns, until it ends this one. */
+/* Main function of the process that wakes the stopped process `pid` after
+ * pause_ns; repeats it until that process ends this one. */
 _Noreturn static void wake(pid_t pid, int64_t pause_ns)
 {
     const struct timespec again = {.tv_nsec = 10000000};

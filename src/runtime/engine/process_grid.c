@@ -87,8 +87,9 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
     }
 }
 
-/* Returns how many consecutive pipeline copies a group of the kind contains
- * before it skips some: more than 1 only for an expert's slices. */
+/* Returns how many consecutive pipeline copies (replica, context and tensor
+ * ranks) a group of this kind contains before it skips some: above 1 only for
+ * the groups of experts' slices. */
 static uint32_t get_run_length(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;

@@ -22,8 +22,8 @@ typedef struct lhi_proposed_plan {
     const lh_pipeline *pipeline;
 } lhi_proposed_plan;
 
-/* Creates the proposed plan list. All are built for the pipeline under
- * `options`, except for their own data path. `limits`: permitted migrations;
+/* Creates the list of proposed plans of a run, all for `pipeline` and under
+ * `options` but with their own data paths. `limits`: permitted migrations;
  * NULL: none. All three are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,

@@ -150,8 +150,8 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
     return LH_OK;
 }
 
-/* Posts the receives that the plan has before pass `i`; in validation steps
- * only those for F. */
+/* Posts the rank's receives that the plan places before pass `i`; in validation
+ * steps only those of inputs for F. */
 static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
                              lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
@@ -212,9 +212,9 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     return LH_OK;
 }
 
-/* Passes pass `i`'s output to the next pass on this rank, to the thread of the
- * transfer protocol in use, or to the network. *free_ns: in, end of the pass;
- * out, when the rank may continue. */
+/* Passes pass i's output on: to the next pass on this rank, to a thread of the
+ * transfer protocol (blocking, rendezvous, delegated), or to the network.
+ * *free_ns: in, end of the pass; out, when the rank may continue. */
 static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
                                   lhi_buffer *buffer, uint64_t step,
                                   lhi_step_kind kind, int64_t *free_ns,
@@ -288,9 +288,10 @@ static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
     }
 }
 
-/* Stores when pass `i` could start and when it ended, for the monitor. A late
- * pass on the timed device counts from its real start. On other devices a pass
- * that waits for a gather or for the step command counts from its start too. */
+/* Stores when pass `i` could start and when it ended, for the monitor. On the
+ * timed device the possible start is the real one; elsewhere it is the arrival
+ * of the input, unless the pass also waited for collectives, copies or the step
+ * command. */
 static void record_observation(lhi_rank *rank, uint32_t i, int64_t ready_ns,
                                const lhi_span *span)
 {

@@ -303,7 +303,8 @@ size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
  *
  * Training steps only. */
 
-/* Allocates the rank's activation-offload copy records. */
+/* Allocates the rank's records of offload copies (activations copied to and
+ * from storage), one per copy in its program. */
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
 /* Starts a step at t0_ns: forgets the previous step's offload copies. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);

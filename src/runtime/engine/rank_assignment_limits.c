@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Writes the reason why this run cannot migrate training state into `why`; ""
- * if it can. */
+/* Writes why this run cannot migrate training state (hosts) into `why`; "" if
+ * it can. */
 static void find_migration_obstacle(const lhi_job *job,
                                     char why[LHI_FIXED_REASON_BYTES])
 {
@@ -54,8 +54,8 @@ static void find_migration_obstacle(const lhi_job *job,
             "different sites at different stages; plan with sharding: full");
 }
 
-/* Writes the reason why this run cannot migrate layers between chunks into
- * `why`; "" if it can. `numbers`: layers per chunk. */
+/* Writes why this run cannot migrate layers between chunks into `why`; "" if it
+ * can. `numbers`: the current layers per chunk. */
 static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
                                 char why[LHI_FIXED_REASON_BYTES])
 {

@@ -65,8 +65,9 @@ struct lhi_rescheduler {
 
 /* --- all ranks --- */
 
-/* Checks that the memory that the proposed plan needs beyond the previous peak
- * is available. Rank 0 checks for all ranks on one machine. */
+/* Checks that memory is available for the activations that the proposed plan
+ * `exec` needs beyond the run's previous peak. On one machine rank 0 checks for
+ * all ranks. */
 static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
                               const lh_exec *exec, lh_error *err)
 {
@@ -105,8 +106,9 @@ static lh_status check_places(const lhi_job *job,
     return LH_OK;
 }
 
-/* Sets this rank's options under the proposal. A changed rank assignment
- * requires a new device and training. */
+/* Sets this rank's options (device, training, place) for running the proposed
+ * plan. A changed assignment of hosts or layers gets a new device and training.
+ * */
 static lh_status set_up_target(lhi_rescheduler *r,
                                const lhi_proposed_plan *proposed, lh_error *err)
 {
@@ -606,8 +608,8 @@ lhi_migration_target *lhi_rescheduler_migration_target(lhi_rescheduler *r)
     return r->next_target;
 }
 
-/* Completes rank 0's list entry of a proposal that was accepted (`go`) or
- * dropped; `moved`: migration statistics or NULL. */
+/* Completes rank 0's list entry of the closed proposal: accepted (`go`) or
+ * dropped, with the migration statistics `moved`; NULL: none. */
 static void record_result(lhi_rescheduler *r, bool go,
                           const lhi_migration_stats *moved)
 {
@@ -627,8 +629,8 @@ static void record_result(lhi_rescheduler *r, bool go,
     row->move_expected_ns = r->next->proposed->assignment->move_ns;
 }
 
-/* Replaces the caller's rank program by the accepted one; the thread frees the
- * old one later. */
+/* Makes the accepted proposal's program the rank's program *shift, and keeps
+ * the old one for the rescheduler's thread to free. */
 static void switch_plan(lhi_rescheduler *r, lhi_rank_program **shift)
 {
     r->retired = *shift;

@@ -73,12 +73,13 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
  * Collective, unless the job does not restart. */
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
 
-/* Returns the first step of the next attempt of a run without checkpoints,
- * which repeats no iteration that was reported. */
+/* Returns the step at which the next attempt of a run without checkpoints
+ * starts: the one after the last reported iteration. */
 uint64_t lhi_run_record_next_step(const lhi_run_record *record);
 
-/* Begins an attempt at `step`, on rank 0. *n_kept: the number of iterations
- * before it, which job->record->iterations contains. */
+/* Records on rank 0 that an attempt begins at `step`, and the iterations that
+ * restarts lost. *n_kept: the number of reported iterations before `step`, in
+ * job->record->iterations. */
 lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
                                uint32_t *n_kept, lh_error *err);
 

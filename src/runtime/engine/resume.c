@@ -43,8 +43,8 @@ static void print_remark(const agreement *r, const char *text)
         r->o->remarks.print(r->o->remarks.context, text);
 }
 
-/* Lists the checkpoints again if there are newer ones, since a run that still
- * writes removes its older ones. */
+/* Lists the checkpoints again if newer ones than the listed ones exist: a run
+ * that still writes removes its older ones. */
 static void find_newer(agreement *r)
 {
     uint64_t *steps = NULL;
@@ -94,8 +94,9 @@ static void report_skipped(agreement *r, double which, uint32_t rank,
     r->is_first_whole = false;
 }
 
-/* Determines whether all ranks have read their parts of checkpoint `which`
- * (*all); `failed`, `mine`: this rank's result and error. */
+/* Determines over all ranks whether each has read its part of checkpoint
+ * `which` (*all). `failed`, `mine`: this rank's result and error. The first
+ * failed rank's error becomes a remark. */
 static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
                        bool *all, lh_error *err)
 {

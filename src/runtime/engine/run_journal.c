@@ -30,7 +30,8 @@ typedef struct journal_copy {
     size_t size; /* of complete entries */
 } journal_copy;
 
-/* Fails because the journal cannot be used. */
+/* Fails with LH_EIO: the journal (record of switches and notices over all
+ * attempts) cannot be read or written; the message has errno's text. */
 static lh_status fail_io(lh_error *err)
 {
     return lhi_fail(err, LH_EIO, "the run's journal: %s", strerror(errno));
@@ -42,7 +43,8 @@ lh_status lhi_journal_make(int *out, lh_error *err)
     return *out < 0 ? fail_io(err) : LH_OK;
 }
 
-/* Appends an entry with the bytes of `text`, which it frees. */
+/* Appends an entry of kind `kind` for step `step` with the bytes of `text` to
+ * the journal; frees `text`. */
 static lh_status append(int journal, entry_kind kind, uint64_t step,
                         lhi_text *text, lh_error *err)
 {
@@ -82,7 +84,8 @@ lh_status lhi_journal_add_notice(int journal, const lhi_adapt_notice *row,
     return append(journal, ENTRY_NOTICE, row->notice.step, &text, err);
 }
 
-/* Reads the journal's complete entries; release out->bytes with free(). */
+/* Reads the journal's complete entries, without one that a killed rank has not
+ * finished; release out->bytes with free(). */
 static lh_status copy_journal(int journal, journal_copy *out, lh_error *err)
 {
     struct stat info;
@@ -106,8 +109,8 @@ static lh_status copy_journal(int journal, journal_copy *out, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether a later attempt drops the entry `head`, which ends at byte
- * `end`. */
+/* Checks whether the iteration of entry `head`, which ends at byte `end`, is
+ * repeated by a later attempt, so that the entry no longer counts. */
 static bool is_dropped(const journal_copy *all, const entry *head, size_t end)
 {
     entry later;
@@ -119,7 +122,8 @@ static bool is_dropped(const journal_copy *all, const entry *head, size_t end)
     return false;
 }
 
-/* Appends the encoded entries that no later attempt drops to `out`. */
+/* Appends the encoded entries of iterations that no later attempt repeats to
+ * `out`. */
 static void list_entries(const journal_copy *all, lhi_journal_entries *out)
 {
     entry head;
@@ -151,8 +155,8 @@ lh_status lhi_journal_read(int journal, lhi_journal_entries *out, lh_error *err)
     return lhi_fail_nomem(err);
 }
 
-/* Checks whether the last iteration before `step` ran under another schedule or
- * data path than the initial one, or after a migration. */
+/* Sets *out to whether the last iteration before `step` ran under another
+ * schedule or data path than `initial`, or after a migration. */
 static lh_status has_switched(const journal_copy *all, uint64_t step,
                               const lh_exec *initial, bool *out, lh_error *err)
 {

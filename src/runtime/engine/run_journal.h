@@ -13,16 +13,16 @@
  * *out: its file descriptor, which the caller closes. */
 lh_status lhi_journal_make(int *out, lh_error *err);
 
-/* Appends a proposal and its result. */
+/* Appends a proposal of rank 0 and the ranks' answer, `row`, to the journal. */
 lh_status lhi_journal_add_switch(int journal, const lhi_switch *row,
                                  lh_error *err);
-/* Appends a notice. */
+/* Appends a notice (monitor event or adaptation decision) to the journal. */
 lh_status lhi_journal_add_notice(int journal, const lhi_adapt_notice *row,
                                  lh_error *err);
-/* Begins an attempt at `step`: removes an entry that a killed rank has not
- * completed, and drops the entries of the iterations to be repeated. If the
- * iteration before `step` ran under another schedule than that of `initial`,
- * appends a switch back to it. */
+/* Records in the journal that an attempt begins at `step`: removes an
+ * unfinished entry, and drops the entries of the iterations to be repeated. If
+ * the iteration before `step` did not run under `initial`, appends a switch
+ * back to it. */
 lh_status lhi_journal_begin_attempt(int journal, uint64_t step,
                                     const lh_exec *initial, lh_error *err);
 
@@ -32,7 +32,8 @@ typedef struct lhi_journal_entries {
     uint32_t n_switches, n_notices;
     lhi_text switches, notices;
 } lhi_journal_entries;
-/* Reads the journal. */
+/* Reads the journal's entries, without those of iterations that a later attempt
+ * repeats. */
 lh_status lhi_journal_read(int journal, lhi_journal_entries *out,
                            lh_error *err);
 

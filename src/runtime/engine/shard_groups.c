@@ -15,16 +15,17 @@ typedef struct gradient_group {
     const uint32_t *places; /* per member; NULL: equally many per replica */
 } gradient_group;
 
-/* Returns the group of n ranks that share the gradients of a stage, experts
- * possibly excepted. */
+/* Returns the group of the n ranks that add the gradients of a stage's
+ * parameters (except those of experts, if disjoint). */
 static gradient_group get_data_group(const lh_train_model *m, uint32_t n,
                                      uint32_t stage)
 {
     return (gradient_group){m, n, stage, NULL, NULL};
 }
 
-/* Returns the group of ranks with the same experts as logical rank `place`.
- * `places` receives its logical ranks, *member `place`'s index. */
+/* Returns the group of ranks that have the same experts as logical rank
+ * `place`. `places` receives the group's logical ranks, *member the index of
+ * `place` among them. */
 static gradient_group get_expert_group(const lh_train_model *m,
                                        const lhi_grid *grid, uint32_t place,
                                        uint32_t *places, uint32_t *member)
@@ -34,8 +35,9 @@ static gradient_group get_expert_group(const lh_train_model *m,
                             place % grid->n_devices, grid, places};
 }
 
-/* Returns group member `member`'s datacenter. If the optimizer is not sharded,
- * each member counts as a datacenter of its own. */
+/* Returns the datacenter of group member `member`; 0 without hybrid sharding.
+ * If the optimizer is not sharded, each member counts as a datacenter of its
+ * own. */
 static uint32_t get_site(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;
@@ -68,8 +70,8 @@ static bool is_first_at_site(const gradient_group *s, uint32_t member)
     return i == member;
 }
 
-/* Returns a member's shard among the members at its datacenter, and its
- * datacenter's index. */
+/* Returns the shard of member `member` among the members at its datacenter, the
+ * datacenter's index, and the numbers of both. */
 static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
 {
     lhi_shard_groups out = {0};
@@ -86,9 +88,9 @@ static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
     return out;
 }
 
-/* Lists the group members at the same datacenter (`sharers`), and the members
- * with the same shard at each datacenter (`across`). `ranks`: rank of each
- * member. */
+/* Lists the group members at the same datacenter as member `member` in
+ * `sharers`, and the members with the same shard at each datacenter in
+ * `across`. ranks[i]: rank of member i. */
 static void list_members(const gradient_group *s, uint32_t member,
                          const uint32_t *ranks, uint32_t *sharers,
                          uint32_t *across)
@@ -157,8 +159,9 @@ void lhi_expert_shard_groups_list_members(const lh_train_model *m,
     list_members(&s, member, ranks, sharers, across);
 }
 
-/* Checks that every datacenter has the same number of shards, and that a
- * replica has the same shard of both copies of a tied embedding. */
+/* Fails with LH_EUNSUPPORTED unless every datacenter has the same number of
+ * shards, and each replica has the same shard of both copies of a tied
+ * embedding. */
 static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                                 lh_error *err)
 {

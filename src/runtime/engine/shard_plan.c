@@ -43,8 +43,9 @@ typedef struct planner {
     lh_error *err;
 } planner;
 
-/* Fails because the shard plan cannot run; `what`: the reason, at pass `pass`
- * (n_passes: the end). */
+/* Fails with LH_EUNSUPPORTED: the shard plan (buffers of sharded parameters and
+ * gradients) is impossible for chunk `chunk` at pass `pass` (n_passes: the
+ * end); `what`: the reason. */
 static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                            const char *what)
 {
@@ -58,8 +59,9 @@ static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                     chunk, text, what);
 }
 
-/* Returns the block that contains a microbatch of a chunk: the microbatches
- * that use one gather, in the forward or `backward` direction. */
+/* Returns the block that contains the chunk's microbatch, in the forward or
+ * `backward` direction: the passes of one chunk that share one all-gather of
+ * parameters, and one gradient buffer. */
 static block *get_block(const planner *l, bool backward, uint32_t chunk,
                         uint32_t microbatch)
 {
@@ -67,8 +69,9 @@ static block *get_block(const planner *l, bool backward, uint32_t chunk,
     return &l->blocks[backward][chunk * l->n_groups[backward] + group];
 }
 
-/* Divides the microbatches into n groups of the given sizes and makes a block
- * for each chunk and group, forward or backward. */
+/* Divides the microbatches into `n` groups of the given sizes and makes a block
+ * (passes that share an all-gather and a gradient buffer) for each chunk and
+ * group, forward or backward. */
 static lh_status make_blocks(planner *l, bool backward, const uint32_t *sizes,
                              uint32_t n)
 {
@@ -107,8 +110,9 @@ static bool is_whole_chunk(const planner *l, const lhi_exec_data *d)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Checks that an operation's buckets come in order 0, 1, ...; `parts`: buckets
- * so far; *last: all have come. */
+/* Checks that the buckets (parts) of a data-parallel operation come in order 0,
+ * 1, ... on the data stream; collective `k`, at pass `i`, is the next. `parts`:
+ * buckets so far; *last: all have come. */
 static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
                               buckets *parts, bool *last)
 {
@@ -133,9 +137,9 @@ static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
     return LH_OK;
 }
 
-/* Finds the microbatch block that all-gather `k` serves, from the pass that
- * waits for its last bucket (part); *last: index of that bucket's all-gather.
- * NULL: no pass waits. */
+/* Finds the block (passes that share an all-gather) whose pass waits for the
+ * buckets of all-gather `k`; *last: index of its last bucket's all-gather.
+ * NULL: no pass waits for it. */
 static block *find_target(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -163,8 +167,8 @@ static uint32_t take_buffer(planner *l)
     return i;
 }
 
-/* Counts a chunk's backward blocks without an own all-gather, which reuse the
- * first forward block's parameters. */
+/* Counts a chunk's backward blocks without an all-gather of their own, which
+ * reuse the parameters gathered for the first forward block. */
 static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];
@@ -200,8 +204,9 @@ static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-/* Plans reduce-scatter `k`, launched at pass `i`: finds the gradient buffer
- * that it empties, which later passes may then use. */
+/* Plans reduce-scatter `k`, launched at pass `i`: the gradient buffer that it
+ * reads and, with its last bucket, frees for later passes. LH_EUNSUPPORTED: it
+ * comes too early or too late. */
 static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -267,8 +272,9 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
                            "its parameters are not gathered");
 }
 
-/* Chooses a gradient buffer at a block's first backward pass: a new one or, at
- * the limit, the one that is emptied earliest. */
+/* Chooses the gradient buffer at a block's first backward pass (a block shares
+ * one): a new one or, at the limit, the one that a reduce-scatter empties
+ * earliest, for which the pass then waits. */
 static lh_status begin_gradients(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;

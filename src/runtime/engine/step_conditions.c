@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets all emulated links to the latencies and transfer times in the pipeline
- * `now`. */
+/* Sets the latency and transfer time of all emulated links to those of the
+ * pipeline `now`. */
 static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
                            lhi_net *net, lh_error *err)
 {

@@ -33,8 +33,8 @@ static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
 
 /* --- step --- */
 
-/* Raises the iteration's time and lateness in *it to those in a rank's report
- * `d`; t0_ns: the iteration's start. */
+/* Raises the iteration's time and greatest lateness in *it to those in a rank's
+ * report `d`, and adds its missed deadlines; t0_ns: the iteration's start. */
 static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
                        const lhi_command_report *d)
 {
@@ -316,7 +316,7 @@ static void mark_saved(lhi_run_worker *w)
         w->job->record->owns_folder = true;
 }
 
-/* Passes the iterations from number `first` on to the caller's callback. */
+/* Passes the iterations from index `first` on to the caller's callback. */
 static void report_iterations(lhi_run_worker *w, uint64_t first)
 {
     for (uint64_t i = first; i < w->n_iterations; i++) {
@@ -450,8 +450,8 @@ static void print_remark(const lhi_run_worker *w, const char *text)
         w->job->o.warning(w->job->o.context, text);
 }
 
-/* Returns the strongest stop request to this process or to the one that
- * launched it (LH_STOP_NO: none). */
+/* Returns the stronger of the stop requests to this process and to the process
+ * that launched it; LH_STOP_NO: none. */
 static int find_stop_request(const lhi_job *job)
 {
     int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
@@ -525,8 +525,8 @@ static void report_unsaved(lhi_run_worker *w)
                         "was written; earlier checkpoints, if any, remain");
 }
 
-/* Continues the run's record at `step`. A checkpoint may have an iteration that
- * the lost rank 0 had not yet reported. */
+/* Continues the run's record at `step` (rank 0), and reports recorded
+ * iterations that a lost rank 0 had not yet reported to the caller. */
 static lh_status continue_record(lhi_run_worker *w, uint64_t step,
                                  lh_error *err)
 {

@@ -202,7 +202,7 @@ lhi_train *lhi_training_state(lhi_training *t)
 }
 
 /* Takes over the step number and the checkpoint folder's lock, which only one
- * training holds, from the training `before` a migration. */
+ * training holds, from `before`, the training before a migration. */
 void lhi_training_take_over(lhi_training *t, lhi_training *before)
 {
     lhi_train_set_step(t->train, lhi_train_step(before->train));
@@ -221,6 +221,8 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
     return &t->hooks;
 }
 
+/* Returns the last step's all-gathers and reduce-scatters, and their number;
+ * valid until the next step. */
 const lhi_collective_record *lhi_training_collectives(const lhi_training *t,
                                                       uint32_t *n)
 {

@@ -137,8 +137,9 @@ static lhi_collective_record time_collective(lhi_training *t, uint32_t chunk,
                                    depart, sent,       sent + latency, 0};
 }
 
-/* Adds a completed collective to the step's records and returns its arrival;
- * arguments as above. */
+/* Adds the record of a completed all-gather or, with is_scatter, reduce-scatter
+ * of a chunk, ready at ready_ns, to the step's records; returns its arrival
+ * time in ns. */
 static int64_t record_collective(lhi_training *t, uint32_t chunk,
                                  bool is_scatter, int64_t ready_ns)
 {

@@ -48,8 +48,9 @@ static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
                : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
-/* Sends this rank's slice of a tensor, n values, to the first rank of its
- * slice group. That rank receives gets[i] values from rank i into `all`. */
+/* Collects a tensor's slices on the first rank of its slice group: sends this
+ * rank's slice `mine` (n values) to it; that rank receives gets[i] values from
+ * rank i into `all`. */
 static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
                                  const float *mine, size_t n, float *all,
                                  const size_t *gets, lh_error *err)
@@ -119,8 +120,8 @@ void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Returns a group of n ranks, this one being number `mine`, without an
- * emulated link. */
+/* Returns the group of the n ranks in `ranks`, in which this rank is number
+ * `mine`, without an emulated link. */
 static lhi_net_group make_group(uint32_t n, uint32_t mine,
                                 const uint32_t *ranks)
 {

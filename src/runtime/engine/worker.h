@@ -65,8 +65,8 @@ typedef struct lhi_run_worker {
 
 /* --- control messages in the current turn; blocking --- */
 
-/* Sends a control message of message class `class` to a rank in the current
- * turn (number of the command). */
+/* Sends a control message of class `class` (command, report, record and others)
+ * to rank `to`, tagged with the current turn (number of the command). */
 lh_status lhi_run_worker_send(lhi_run_worker *w, uint32_t to, unsigned class,
                               const void *data, size_t size, lh_error *err);
 /* Receives a control message of class `class` and exactly `size` bytes in the
@@ -134,8 +134,9 @@ void lhi_run_worker_close_proposal(lhi_run_worker *w, bool go,
  * is one, opens the proposal and adds it to the command. */
 lh_status lhi_run_worker_propose(lhi_run_worker *w, uint64_t step,
                                  lhi_command *command, lh_error *err);
-/* Checks that rank 0's command may now accept, drop or open a proposal, as its
- * verdict says, and does so on this rank. */
+/* Applies rank 0's verdict in the command on this rank: accepts, drops or opens
+ * a proposal. LH_EIO: the verdict is not possible now, or accepts a proposal
+ * that this rank refused. */
 lh_status lhi_run_worker_apply_verdict(lhi_run_worker *w,
                                        const lhi_command *command,
                                        lh_error *err);

@@ -16,7 +16,7 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w)
 }
 
 /* Returns each chunk's first layer after a migration to `target`; NULL target:
- * the initial partition. Returns NULL if the run trains no model. */
+ * the current partition. Returns NULL if the run trains no model. */
 static const uint32_t *get_first_layers(const lhi_run_worker *w,
                                         const lhi_migration_target *target)
 {

@@ -56,8 +56,9 @@ static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
         err);
 }
 
-/* Receives a rank's records and appends counts and records to `out`; `place`:
- * the rank's position in the process grid. */
+/* Receives rank `rank`'s records of the last iteration, and appends counts and
+ * records to `out`; `place`: the rank's position in the process grid, for which
+ * counts are checked. */
 static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
                                  uint32_t place, lhi_text *out, lh_error *err)
 {

@@ -8,8 +8,8 @@
 #include "planner/layout/choice.h"
 #include "planner/layout/layout.h"
 
-/* Returns the ratio of the bytes that the engine sends, 4 per element, to the
- * bytes that the plan counts. */
+/* Returns the ratio of the bytes in a message as the engine sends it, with
+ * 4-byte elements, to the bytes that the plan's cost model counts for it. */
 static double compute_byte_ratio(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -19,8 +19,8 @@ static double compute_byte_ratio(const lh_plan *plan)
            (double)lhi_cost_message_bytes(plan->job, l);
 }
 
-/* Raises the latency (ns) and time per byte (ns) of link `to` to the given
- * values where these are larger. */
+/* Raises the latency (ns) and the time per byte (ns) of link `to` to the given
+ * values, where these are larger. */
 static void raise_link(lh_train_group_link *to, double latency_ns,
                        double ns_per_byte)
 {
@@ -30,8 +30,8 @@ static void raise_link(lh_train_group_link *to, double latency_ns,
         to->ns_per_byte = ns_per_byte;
 }
 
-/* Raises the link `to` to a ring over `path`, as the engine runs it: each of
- * `ranks` ranks sends (n - 1) / n of the data at once. */
+/* Raises link `to`'s latency and time per byte to those of a ring of `ranks`
+ * ranks over `path`, in which every rank sends (n - 1) / n of the data. */
 static void add_ring_path(const lh_plan *plan, uint32_t ranks,
                           const lh_cost_path *path, lh_train_group_link *to)
 {
@@ -42,8 +42,9 @@ static void add_ring_path(const lh_plan *plan, uint32_t ranks,
                1e9 / path->bytes_per_s / compute_byte_ratio(plan));
 }
 
-/* Raises the link `to` to the ring of the group of one parallel dimension;
- * does nothing for a group of one. */
+/* Raises link `to` to the ring of the group of parallel dimension `dimension`
+ * (tensor, context and others) for the layers `slice`; does nothing for a group
+ * of one rank. */
 static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
                           lh_cost_dimension dimension, lh_train_group_link *to,
                           lh_error *err)
@@ -59,10 +60,10 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
     return LH_OK;
 }
 
-/* Raises the links of the expert and expert-tensor groups to those at each of
- * the stage's datacenters. The plan's all-to-all also counts a rank's own
- * share, so its time per byte is scaled. by_nodes: the expert group's link is
- * set by add_nodes(). */
+/* Raises the emulated links of the expert and expert-tensor groups to those at
+ * each datacenter of the stage. The plan's all-to-all also counts a rank's own
+ * share, so its time per byte is scaled. by_nodes: leaves out the expert
+ * group's link, which add_nodes() sets. */
 static lh_status add_experts(const lh_plan *plan,
                              const lhi_stage_placement *spread,
                              lh_train_group_link *groups, bool by_nodes,
@@ -88,8 +89,8 @@ static lh_status add_experts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets the links of node-aware dispatch to the stage's ones: between nodes and
- * within a node. */
+/* Sets the emulated links for node-aware dispatch of tokens at the stage:
+ * between nodes, and within a node. */
 static lh_status add_nodes(const lh_plan *plan,
                            const lhi_stage_placement *spread,
                            lh_train_model *to, lh_error *err)
@@ -118,8 +119,9 @@ static lh_status add_nodes(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Raises the links `to` to the all-gather and reduction of one byte in a group
- * of `sharers` ranks that share parameters; of_expert: those of experts. */
+/* Raises the links in `to` to the latency and time per byte of an all-gather
+ * and a reduction among the `sharers` ranks that share a layer's parameters.
+ * of_expert: the parameters of experts. */
 static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
                              const lh_cost_layer_range *slice, bool of_expert,
                              double sharers, lh_train_collective_links *to,
@@ -136,8 +138,9 @@ static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Raises the links of the all-gathers and reductions inside passes (FSDP) to
- * those at all of the stage's datacenters. */
+/* Raises the links of the all-gathers and reductions inside passes (FSDP), for
+ * experts and other parameters, to the slowest among the stage's datacenters.
+ * */
 static lh_status add_parts(const lh_plan *plan,
                            const lhi_stage_placement *spread, uint32_t stage,
                            lh_train_model *to, lh_error *err)
@@ -159,7 +162,8 @@ static lh_status add_parts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets the model's planned wait time inside passes for FSDP collectives. */
+/* Sets to->collective_wait_ns, the time that a pass is planned to wait for FSDP
+ * collectives, as in the plan's layout. */
 static lh_status find_wait_time(const lh_plan *plan, lh_train_model *to,
                                 lh_error *err)
 {

@@ -7,10 +7,10 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/plan.h>
 
-/* Sets model->groups to the links of the groups in the plan's layout. With
- * by_layer also layer_links, expert_links and the wait times inside passes,
- * for 4-byte elements where the plan counts its own element size. If devices
- * have different networks, the slowest counts. */
+/* Sets model->groups, the emulated links of the plan's process groups (tensor,
+ * context, expert). With by_layer also layer_links, expert_links and the wait
+ * time inside passes, which FSDP needs. Times are for 4-byte elements; if
+ * devices have different networks, the slowest. */
 lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
                                    lh_error *err);
 

@@ -44,7 +44,8 @@ static void fill_times(const profile_writer *w, uint32_t c,
     out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
 }
 
-/* Fills in chunk `c`'s profile entry from the run's means. */
+/* Fills in the profile entry of chunk `c` from the run's mean times and memory,
+ * with the plan's degrees and layers. */
 static void fill_chunk(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -77,8 +78,9 @@ static void fill_chunk(const profile_writer *w, uint32_t c,
 
 /* --- links --- */
 
-/* Finds the network path (as the planner classifies it: node, site or WAN)
- * between stages `from` and `to`, or appends it. */
+/* Finds the network path between stages `from` and `to` (its kind, node, site
+ * or WAN, and its datacenters) in the writer's list, or appends it; *out points
+ * to it. */
 static lh_status find_or_add_path(profile_writer *w, uint32_t from, uint32_t to,
                                   path **out, lh_error *err)
 {
@@ -100,9 +102,9 @@ static lh_status find_or_add_path(profile_writer *w, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Adds a message between two stages to its path: seen_ns as measured in the
- * run or, without a shared clock, the time from the boundary's unloaded
- * measurement. */
+/* Adds a message between stages `from` and `to` to the sums of its network
+ * path: seen_ns, its mean time in the run or, if ranks have no shared clock,
+ * the time of boundary `boundary`'s link, measured without traffic. */
 static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
                              double seen_ns, uint32_t boundary, lh_error *err)
 {
@@ -119,8 +121,8 @@ static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Adds the measured messages between neighbouring chunks to the network paths
- * between their stages. */
+/* Adds the mean message times between neighbouring chunks, forward and
+ * backward, to the sums of the network paths between their stages. */
 static lh_status add_messages(profile_writer *w, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
@@ -137,8 +139,8 @@ static lh_status add_messages(profile_writer *w, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the bytes that the planner counts for a message on path `x`; between
- * datacenters those of all replicas together. */
+/* Returns the bytes that the planner counts for a message on path `x`: one
+ * replica's or, between datacenters, those of all replicas together. */
 static double count_planner_bytes(const profile_writer *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;
@@ -146,8 +148,8 @@ static double count_planner_bytes(const profile_writer *w, const path *x)
     return x->kind == LH_PATH_WAN ? bytes * l->data : bytes;
 }
 
-/* Returns the profile's link with which the planner reproduces the path's mean
- * message time. */
+/* Returns the profile's link for path `x`: latency and time per byte with which
+ * the planner's message takes the mean time measured on the path. */
 static lh_profile_link fit_link(const profile_writer *w, const path *x)
 {
     const lh_job *job = w->run->plan->job;
@@ -167,8 +169,8 @@ static lh_profile_link fit_link(const profile_writer *w, const path *x)
 
 /* --- overhead per iteration --- */
 
-/* Builds the pipeline that the next plan will have: all durations from the
- * profile, and data-parallel times from the profile's links. */
+/* Builds the pipeline that a plan with this profile will have: pass times from
+ * its entries, message and data-parallel times from its links. */
 static lh_status make_next_pipeline(const profile_writer *w,
                                     const lh_profile *profile,
                                     lh_pipeline **out, lh_error *err)
@@ -183,8 +185,9 @@ static lh_status make_next_pipeline(const profile_writer *w,
     return LH_OK;
 }
 
-/* Builds the pipeline if no link was measured: with the run's own links,
- * because the run may have emulated other delays than the job's. */
+/* Builds the run's pipeline with the profile's pass times and the run's own
+ * links, for a profile without measured links: the run may have emulated other
+ * delays than the job's. */
 static lh_status make_run_pipeline(const profile_writer *w,
                                    const lh_profile *profile, lh_pipeline **out,
                                    lh_error *err)
@@ -204,9 +207,9 @@ static lh_status make_run_pipeline(const profile_writer *w,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Computes the overhead: the measured iteration time less the simulated one.
- * It covers the optimizer, sums over ranks, and waits due to variation between
- * passes. */
+/* Computes profile->overhead: the measured iteration time minus the simulated
+ * one. It covers the optimizer, sums over ranks, and waits due to variation
+ * between passes. */
 static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
                                   lh_error *err)
 {

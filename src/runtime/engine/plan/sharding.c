@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Lists the datacenter of each stage and replica in *out; release with
- * free(). */
+/* Lists which replicas share optimizer state: replicas of a stage with equal
+ * (*out)[stage * data + replica], the datacenter under hybrid sharding. Release
+ * with free(). */
 static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
@@ -24,8 +25,8 @@ static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the ranks that share stage 0's optimizer state with the first one:
- * those at the same datacenter. Context-parallel ranks count too. */
+/* Counts the ranks of stage 0 that are in the datacenter of its first rank and
+ * so share optimizer state with it. Context-parallel ranks count too. */
 static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
 {
     uint32_t n = 0;

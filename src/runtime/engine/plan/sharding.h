@@ -6,9 +6,10 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/plan.h>
 
-/* Sets the model's sharding fields from the plan. *sites (datacenters), which
- * `model` then references, is released with free(). LH_EUNSUPPORTED: the cpu
- * device cannot run the plan's sharding. */
+/* Sets the model's sharding fields (ZeRO, hybrid sharding) from the plan.
+ * *sites: group of replicas that share state, per stage and replica, which
+ * `model` borrows; NULL: all do. Release with free(). LH_EUNSUPPORTED: the
+ * layout cannot be placed. */
 lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
                                 uint32_t **sites, lh_error *err);
 

@@ -28,8 +28,9 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Checks whether the job's profile was measured in a run with this chunk count:
- * its durations then already include sharing of processors. */
+/* Checks whether the job's profile has measured chunks of a run with the same
+ * number of chunks: their times already include the sharing of processors
+ * between ranks. */
 static bool was_measured_shared(const lh_plan *plan,
                                 const lh_pipeline *pipeline)
 {
@@ -41,8 +42,8 @@ static bool was_measured_shared(const lh_plan *plan,
     return false;
 }
 
-/* Adds the planned time after the pipeline's end on the cpu device to the
- * result: the optimizer and the overhead, once per iteration. */
+/* Adds the planned time after the pipeline, optimizer and overhead, once per
+ * iteration, to the result's prediction for the cpu device. */
 static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
                                  lh_error *err)
 {
@@ -77,8 +78,9 @@ static double compute_utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-/* Rejects profiling a run that slices experts over another number of ranks
- * than layers, because profiles have no field for it. */
+/* Fails if the run writes a profile that cannot represent it: unequal
+ * microbatch sizes, or experts sliced over another number of ranks than the
+ * layers. */
 static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
                                lh_error *err)
 {
@@ -240,8 +242,8 @@ static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
 }
 
 /* Checks whether the model's layers contain entry `k` of the table
- * `operations`, such as "latent" or "shared gate", which elastic plans may
- * recompute. */
+ * `operations`, which lists the operations that elastic plans may recompute
+ * ("gate", "latent", "shared up" and others). */
 static bool has_operation(const lh_model *m, uint32_t k)
 {
     const char *name = operations[k].name;
@@ -256,7 +258,8 @@ static bool has_operation(const lh_model *m, uint32_t k)
 }
 
 /* Sets again[i] to the bit set of activation parts that layer i recomputes
- * under an elastic plan. Fails if one part's operations differ. */
+ * under an elastic plan, which selects single operations. LH_EUNSUPPORTED: the
+ * operations of one part are recomputed in different numbers of layers. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
@@ -291,8 +294,8 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Returns the activation parts, as a bit set, that belong to Megatron's
- * recompute modules `modules` in layer `layer`. */
+/* Returns the bit set of activation parts in layer `layer` that Megatron's
+ * recompute modules in the bit set `modules` produce. */
 static uint32_t find_recomputed_parts(const lh_model *m, uint32_t modules,
                                       uint32_t layer)
 {
@@ -342,9 +345,9 @@ static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Returns a flag per layer: its activations are offloaded to storage, of all
- * microbatches or, in a pipeline with host memory, where a device's memory is
- * full. Release with free(); NULL: out of memory. */
+/* Returns a flag per layer: its activations are offloaded to storage. With host
+ * memory all layers may be, otherwise each chunk's first layers, as many as the
+ * plan offloads. Release with free(); NULL: out of memory. */
 static bool *list_offload(const lh_plan *plan, const lh_pipeline *pipeline)
 {
     const uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
