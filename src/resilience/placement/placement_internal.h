@@ -118,12 +118,12 @@ int64_t lhi_host_placement_plan_transfers(
     const uint32_t *from, const uint32_t *to, const uint32_t *vias,
     int64_t *free_at, lh_host_move *moves, uint32_t *n_moves);
 
-/* Computes the migration time from placement `from` to placement `to`, with
- * transfers as in lh_host_exchange and the given relays; `from`, `to` NULL:
- * initial placement; `vias` NULL: the fastest relays. `now` may be NULL. `ways`
- * receives the relay per place, LH_NONE for a direct transfer; may be NULL.
- * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
- * of range. LH_EUNSUPPORTED: the time on a slow link is unknown. */
+/* Computes the time in ns to exchange hosts: from[i] to to[i] at place i, NULL:
+ * the initial ones. vias[i]: relay of place i's training state, LH_NONE:
+ * direct; `vias` NULL: the fastest relays, written to `ways` unless NULL.
+ * `now`: slowdowns, NULL: none. LH_EINVAL: `from` or `to` is no permutation, or
+ * a value in `now` is out of range. LH_EUNSUPPORTED: a slow link's time is
+ * unknown. */
 lh_status lhi_host_placement_migration(const lh_host_placement *places,
                                        const lh_host_slowdowns *now,
                                        const uint32_t *from, const uint32_t *to,

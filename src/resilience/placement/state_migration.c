@@ -144,8 +144,9 @@ typedef struct transfer_request {
     uint32_t *ways;
 } transfer_request;
 
-/* Validates a migration request, plans its transfers, and stores the total time
- * in *out and the relays in a->ways. */
+/* Checks a migration request (old and new hosts, relays), plans its transfers
+ * of training state, and stores the total time in *out (ns) and the relays in
+ * a->ways. */
 static lh_status plan_transfers(const lh_host_placement *s,
                                 const transfer_request *a, lhi_arena *mem,
                                 int64_t *out, lh_error *err)
