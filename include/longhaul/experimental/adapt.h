@@ -86,12 +86,11 @@ typedef struct lh_adapt_options {
  * "optimal" the exact solver with the remaining effort. */
 LH_API const char *lh_adapt_candidate(uint32_t i);
 
-/* Creates the decision maker. `schedule` is the initial schedule, later named
- * "original". Both inputs are copied as far as needed. Release with
- * lh_adapt_free().
- *
- * LH_EINVAL: an option is out of range, or `candidates` contains no known name;
- * otherwise errors as in lh_simulate(). */
+/* Creates the decision maker, which chooses other schedules and data paths when
+ * links or devices become slow. `schedule` is the initial one, later named
+ * "original". Copies both inputs as far as needed. Release with
+ * lh_adapt_free(). LH_EINVAL: an option is out of range, or `candidates` has an
+ * unknown name; otherwise errors as in lh_simulate(). */
 LH_API lh_status lh_adapt_make(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_adapt_options *options, lh_adapt **out,
@@ -140,20 +139,19 @@ typedef struct lh_decision {
     const char *why; /* explanation in one or two sentences */
 } lh_decision;
 
-/* Decides whether to switch after the iteration described by `now`.
- *
- * Returns "keep" at negligible cost if no event began, changed or ended since
- * the last call and no answer was deferred. The same applies while a switch
- * awaits lh_adapt_confirm(). LH_EINVAL: `now` has a different shape than the
- * original pipeline, or an earlier step; otherwise errors as in lh_simulate().
- */
+/* Decides after an iteration whether to switch the schedule: *out, borrowed.
+ * Searches when an event has begun, changed or ended, and once more
+ * min_interval_steps later; otherwise decides at negligible cost. Never
+ * proposes a switch while one awaits lh_adapt_confirm(). LH_EINVAL: the input's
+ * pipeline has another shape than the original, or its step is not later;
+ * otherwise errors as in lh_simulate(). */
 LH_API lh_status lh_adapt_decide(lh_adapt *adapt, const lh_adapt_input *now,
                                  const lh_decision **out, lh_error *err);
 
-/* Reports the last switch decision's outcome: adopted from `step` on
- * (`followed` true) or rejected, in which case the previous schedule remains.
- * After a rejection nothing is proposed until an event begins, changes or ends.
- * LH_EINVAL: no switch is pending. */
+/* Answers the last proposed switch: the run uses it from `step` on
+ * (`followed`), or rejects it and keeps its schedule. After a rejection nothing
+ * is proposed until an event begins, changes or ends. LH_EINVAL: no switch was
+ * proposed. */
 LH_API lh_status lh_adapt_confirm(lh_adapt *adapt, uint64_t step, bool followed,
                                   lh_error *err);
 
@@ -219,14 +217,12 @@ typedef struct lh_emulated_migration {
 
 typedef struct lh_emulation lh_emulation;
 
-/* Emulates steps 0 to n_steps - 1 of an event timeline in virtual time, as a
- * run with a monitor that measures simulated iterations.
- *
- * The monitor reports an event after the second or third affected iteration i;
- * the decision takes effect in iteration i + 1 + LH_ADAPT_DECISION_LATENCY.
- * `schedule` belongs to the timeline's pipeline. Results do not depend on the
- * machine. `options` may be NULL. Errors as in lh_adapt_make() and
- * lh_simulate(). Release with lh_emulation_free(). */
+/* Emulates steps 0 to n_steps - 1 of an event timeline in virtual time, as an
+ * adaptive run whose monitor measures simulated iterations. An event is
+ * reported after the second or third affected iteration i; a decision takes
+ * effect in iteration i + 1 + LH_ADAPT_DECISION_LATENCY. `options` may be NULL.
+ * Errors as in lh_adapt_make() and lh_simulate(). Release with
+ * lh_emulation_free(). */
 LH_API lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
                                   const lh_schedule *schedule,
                                   const lh_adapt_emulate_options *options,

@@ -124,16 +124,16 @@ lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
 LH_API void lh_event_timeline_free(
     lh_event_timeline *timeline); /* frees; NULL is a no-op */
 
-/* Returns the state count. Steps with equal events share a state; state 0 has
- * no events. */
+/* Returns the number of states. A state is a set of active events; steps with
+ * equal sets share it. State 0 has no events. */
 LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline);
-/* Returns a step's state: the number of its set of active events. */
+/* Returns the state number (set of active events) of step `step`. */
 LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *timeline,
                                         uint64_t step);
-/* Builds the pipeline in a state. All states have the same chunks and links,
- * with different times, so a schedule of the original pipeline is valid in
- * each. With a host placement, hosts have their initial placement. Release with
- * lh_pipeline_free(). */
+/* Builds the pipeline in state number `state` (a set of active events) into
+ * *out. All states have equal chunks and links, so a schedule of the original
+ * pipeline is valid in each. With a host placement, hosts are at their initial
+ * places. Release with lh_pipeline_free(). */
 LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
                                             uint32_t state, lh_pipeline **out,
                                             lh_error *err);
@@ -154,17 +154,18 @@ LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              const uint32_t *from,
                                              const uint32_t *to, uint32_t *vias,
                                              int64_t *out_ns, lh_error *err);
-/* Lists the slow components in a state: links as named by the events, "device
- * 2", and in the step of the event "rail of rank 2", "rank 3 killed" and "rank
- * 3 stopped". Fills at most `room`
- * names, borrowed from the timeline. Returns their total number. */
+/* Lists the components that are slow in a state (set of active events): links
+ * as the events name them, "device 2", and in the step of such an event "rail
+ * of rank 2", "rank 3 killed" or "rank 3 stopped". Fills at most `room` names,
+ * borrowed from the timeline. Returns the number of all. */
 LH_API uint32_t lh_event_timeline_slow_components(
     const lh_event_timeline *timeline, uint32_t state, const char **names,
     uint32_t room);
 
-/* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is step i's makespan.
- * Each state is simulated once. `options` may be NULL. Errors as in
- * lh_simulate(); LH_EUNSUPPORTED: a rank's process is killed or stopped. */
+/* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is step i's makespan
+ * in ns. Simulates each state (set of active events) once. `options` may be
+ * NULL. Errors as in lh_simulate(); LH_EUNSUPPORTED: an event kills or stops a
+ * rank's process. */
 LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *timeline,
                                             const lh_schedule *schedule,
                                             const lh_sim_options *options,

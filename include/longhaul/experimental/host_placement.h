@@ -52,12 +52,12 @@ typedef struct lh_host_placement_options {
     const double *state_messages;
 } lh_host_placement_options;
 
-/* Creates the model. `pipeline` is one replica without slowdowns; its
- * data-parallel times refer to a ring over all replicas. Missing links between
- * devices take no time. Release with lh_host_placement_free().
- *
- * LH_EUNSUPPORTED: several links share one resource, or there are data-parallel
- * operations within the iteration. LH_EINVAL: an option is out of range. */
+/* Creates the model of hosts that exchange places (devices of replicas).
+ * `pipeline` is one replica without slowdowns; its data-parallel times are
+ * those of a ring over all replicas. Links that it lacks take no time. Release
+ * with lh_host_placement_free(). LH_EUNSUPPORTED: links share a resource, or
+ * data-parallel operations run within the iteration. LH_EINVAL: an option is
+ * out of range. */
 LH_API lh_status lh_host_placement_make(
     const lh_pipeline *pipeline, const lh_host_placement_options *options,
     lh_host_placement **out, lh_error *err);
@@ -79,15 +79,12 @@ typedef struct lh_host_slowdowns {
         *pass_factors; /* per host: factor on its passes, >= 1; NULL: 1 */
 } lh_host_slowdowns;
 
-/* Builds the pipeline of one replica with `hosts` at the placements (NULL:
- * initial). Each link and device has its largest time over all replicas,
- * because replicas wait for each other. This is exact if one replica has all
- * slowdowns or all replicas have the same, otherwise an upper bound. `now` may
- * be NULL. Schedules of the original pipeline are valid for *out. Release with
- * lh_pipeline_free().
- *
- * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
- * of range. */
+/* Builds one replica's pipeline with host hosts[i] at place i (NULL: the
+ * initial ones) under the slowdowns `now` (NULL: none). Each link and device
+ * has its longest time over all replicas, since replicas wait for each other:
+ * exact if the slowdowns are all in one replica or equal in all, else an upper
+ * bound. Release with lh_pipeline_free(). LH_EINVAL: `hosts` is no permutation,
+ * or a value in `now` is out of range. */
 LH_API lh_status lh_host_placement_pipeline(const lh_host_placement *places,
                                             const lh_host_slowdowns *now,
                                             const uint32_t *hosts,
@@ -128,10 +125,10 @@ typedef struct lh_host_exchange {
     const char *why;      /* explanation in one or two sentences */
 } lh_host_exchange;
 
-/* Searches the placement that minimises the time of the coming iterations,
- * migration included. Ties: fewest moves, then the smallest numbers. Release
- * with lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
- * lh_simulate(). */
+/* Searches for the order of hosts over the places that minimises the time of
+ * the coming iterations, migration included. Ties: fewest moves, then the
+ * smallest host numbers. Release with lh_host_exchange_free(). Errors as in
+ * lh_host_placement_pipeline() and lh_simulate(). */
 LH_API lh_status lh_host_placement_find_exchange(
     const lh_host_placement *places, const lh_host_slowdowns *now,
     const lh_schedule *schedule, const lh_host_exchange_options *options,

@@ -23,31 +23,30 @@ extern "C" {
 
 typedef struct lh_layers lh_layers; /* immutable after creation */
 
-/* Creates the migration model. `pipeline` is the pipeline without slowdowns;
- * `layers` gives the layers per chunk, at least 1. Both are copied. Release
- * with lh_layers_free(). LH_EINVAL: a chunk has no layer.
- *
- * Layers are assumed equal: a layer's pass takes its time in the chunk where it
- * is fastest, and a chunk's remaining time stays with it. Memory and
- * data-parallel times are proportional to the layers. */
+/* Creates the model of pipelines with other layers per chunk. `pipeline` has no
+ * slowdowns; layers[c] is chunk c's number of layers, at least 1. Copies both.
+ * All layers count as equal: each takes its time in the chunk where it is
+ * fastest, and a chunk's remaining time stays. Memory and data-parallel times
+ * are proportional to layers. Release with lh_layers_free(). LH_EINVAL: a chunk
+ * has no layer. */
 LH_API lh_status lh_layers_make(const lh_pipeline *pipeline,
                                 const uint32_t *layers, lh_layers **out,
                                 lh_error *err);
 LH_API void lh_layers_free(lh_layers *layers); /* frees; NULL is a no-op */
 
-/* Builds a pipeline with `numbers` layers per chunk from `pipeline`, which has
- * the initial layers and may include slowdowns. Release with
- * lh_pipeline_free(). LH_EINVAL: `pipeline` has another shape than the
+/* Builds the pipeline with numbers[c] layers in chunk c from `pipeline`, which
+ * has the initial layers and may include slowdowns. Release with
+ * lh_pipeline_free(). LH_EINVAL: `pipeline` has other chunks or links than the
  * model's, or the total layer count differs. */
 LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
                                     const lh_pipeline *pipeline,
                                     const uint32_t *numbers, lh_pipeline **out,
                                     lh_error *err);
 
-/* Computes the migration time from layer counts `from` to `to`, given layer_ns
- * to send one layer's state. Layers move from chunk to chunk; each host sends
- * one layer at a time and receives one. LH_EINVAL: the sums differ, or a chunk
- * has no layer. */
+/* Computes the time in ns to migrate from layers per chunk `from` to `to`, if
+ * one layer's training state takes layer_ns to send. Layers move from chunk to
+ * chunk; each host sends one layer at a time and receives one. LH_EINVAL: the
+ * sums differ, or a chunk has no layer. */
 LH_API lh_status lh_layers_migration_ns(const lh_layers *layers,
                                         const uint32_t *from,
                                         const uint32_t *to, int64_t layer_ns,

@@ -146,9 +146,10 @@ typedef struct lh_monitor_options {
                        * least 4 */
 } lh_monitor_options;
 
-/* Creates a monitor. `schedule` is the running schedule; both inputs are copied
- * as far as needed. Release with lh_monitor_free(). LH_EINVAL: an option is out
- * of range; otherwise errors as in lh_simulate(). */
+/* Creates a monitor, which detects slow links and devices from the times of
+ * each iteration. `schedule` is the running schedule; copies both inputs as far
+ * as needed. Release with lh_monitor_free(). LH_EINVAL: an option is out of
+ * range; otherwise errors as in lh_simulate(). */
 LH_API lh_status lh_monitor_make(const lh_pipeline *pipeline,
                                  const lh_schedule *schedule,
                                  const lh_monitor_options *options,
@@ -156,13 +157,14 @@ LH_API lh_status lh_monitor_make(const lh_pipeline *pipeline,
 LH_API void lh_monitor_free(lh_monitor *monitor); /* frees; NULL is a no-op */
 
 /* Sets the schedule that runs from the next iteration on, and simulates its
- * normal iteration time. */
+ * iteration time without slowdowns. */
 LH_API lh_status lh_monitor_set_schedule(lh_monitor *monitor,
                                          const lh_schedule *schedule,
                                          lh_error *err);
 
-/* Adds a finished iteration. LH_EINVAL: an invalid value, described in `err`;
- * the iteration is then ignored. */
+/* Adds a finished iteration's measurements to the monitor, which detects
+ * changes. LH_EINVAL: a measurement is invalid, as `err` describes; the
+ * iteration is then ignored. */
 LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_observation *seen,
                                 lh_error *err);
 

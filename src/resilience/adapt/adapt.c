@@ -48,8 +48,9 @@ static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                     (int)(len < 40 ? len : 40), name);
 }
 
-/* Parses the comma-separated schedule candidate names into the bit set
- * a->candidates; NULL: all candidates. */
+/* Parses `names`, the comma-separated names of the schedule candidates that
+ * decisions may choose, into the bit set a->candidates; NULL: all candidates.
+ * */
 static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
 {
     a->candidates = names ? 0 : UINT32_MAX;
@@ -159,9 +160,9 @@ static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
     return LH_OK;
 }
 
-/* Copies pipeline and schedule, validates the options, and simulates the
- * initial iteration time of the decision maker. The caller frees `a`, after a
- * failure too. */
+/* Fills in the decision maker `a`: copies pipeline and schedule, checks the
+ * options, and simulates the initial iteration time. The caller frees `a`,
+ * after a failure too. */
 static lh_status set_up(lh_adapt *a, const lh_pipeline *pipeline,
                         const lh_schedule *schedule, const lh_adapt_options *o,
                         lh_error *err)
@@ -229,9 +230,9 @@ void lh_adapt_free(lh_adapt *a)
 
 /* --- events --------------------------------------------------------------- */
 
-/* Fails with LH_EINVAL if `now` is invalid: its step is not after the last one,
- * its pipeline has another shape than the original, or an event refers to an
- * absent link or device. */
+/* Fails with LH_EINVAL if the decision's input `now` is invalid: its step is
+ * not after the last one, its pipeline has other chunks or links than the
+ * original, or an event refers to an absent link or device. */
 static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
                              lh_error *err)
 {

@@ -118,8 +118,8 @@ struct lh_adapt {
 };
 
 /* Fills in adapt->decision (switch or not, with reason) from adapt->candidate,
- * the best schedule under the conditions `now`. `is_new`: this call's search
- * found it, so its effort counts now. */
+ * the best schedule for the measured conditions `now`. `is_new`: the candidate
+ * was searched in this call, so that its effort counts. */
 void lhi_adapt_decide_switch(lh_adapt *adapt, const lh_adapt_input *now,
                              bool is_new);
 

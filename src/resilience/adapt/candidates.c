@@ -87,7 +87,8 @@ static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
     return lh_evaluator_make(w->pipeline, &w->sim, &w->judge, err);
 }
 
-/* Frees the pipeline and the evaluator of one data path, not `w` itself. */
+/* Frees the pipeline and the evaluator (repeated simulation) of one data path,
+ * but not `w` itself. */
 static void free_path(path_state *w)
 {
     lh_evaluator_free(w->judge);
@@ -148,7 +149,8 @@ static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
     return LH_OK;
 }
 
-/* Frees the pipelines and evaluators of all data paths. */
+/* Frees the pipelines and evaluators (repeated simulation) of all data paths of
+ * the search. */
 static void free_paths(search *s)
 {
     for (uint32_t i = 0; i < s->n_ways; i++)
@@ -325,7 +327,7 @@ static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the current schedule on all data paths, then the selected
+/* Evaluates the running schedule on all data paths, then the selected
  * candidates in order. Stops when the best iteration time equals the lower
  * bound. */
 static lh_status try_all(search *s, lh_error *err)

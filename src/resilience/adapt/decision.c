@@ -32,7 +32,8 @@ enum {
  * slow. */
 static const double DIRECTION_TOLERANCE = 0.02;
 
-/* Formats a time with unit into `text`, TIME_TEXT bytes; returns `text`. */
+/* Formats a time, with its unit, into `text` (TIME_TEXT bytes), which it
+ * returns. */
 static const char *format_time_text(int64_t ns, char *text)
 {
     double ms = (double)ns * 1e-6;
@@ -43,8 +44,8 @@ static const char *format_time_text(int64_t ns, char *text)
     return text;
 }
 
-/* Returns the active event of the opposite link if that is as slow as event
- * `e`'s link; otherwise NULL. */
+/* Returns the active event of the link in the opposite direction if it is as
+ * slow as event `e`'s link; otherwise NULL. */
 static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
                                                    const lh_adapt_input *now,
                                                    const lh_monitor_event *e)
@@ -135,10 +136,9 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
     }
 }
 
-/* Returns for about how many iterations a switch would have an effect: the
- * expected remaining duration of the slowdowns in `now`, or all remaining
- * iterations if the conditions are permanent, less the iterations until a
- * decision takes effect. */
+/* Returns for about how many iterations a switch would help: the expected
+ * remaining duration of the slowdowns in `now` (all remaining iterations if
+ * they are permanent), minus the iterations until the switch takes effect. */
 static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                        const lh_adapt_input *now)
 {
@@ -151,10 +151,10 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                             : 0;
 }
 
-/* Returns a switch's cost in ns: the switch itself, plus the candidate's loss
- * per iteration from the slowdown's end until the schedule is switched back.
- * That is when the end is reported, but `min_interval_steps` after the switch
- * at the earliest. */
+/* Returns the cost of a switch in ns: the switch itself, plus the iterations
+ * after the slowdowns in which the candidate is slower than the running
+ * schedule, until the run switches back. It can do so when the end is reported,
+ * at least min_interval_steps after the switch. */
 static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
     uint64_t lasts = a->decision.benefit_steps,
@@ -167,8 +167,9 @@ static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
                                       (double)(stays < left ? stays : left);
 }
 
-/* Returns as text the rule that forbids a switch now: the ranks refused it, the
- * gain is too small, or the last switch is too recent. NULL if none does. */
+/* Returns the rule that forbids a switch now, as text: the ranks have refused
+ * it, it saves too little, or the last switch is too recent. NULL: none forbids
+ * it. */
 static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
 {
     const lhi_adapt_candidate_result *f = &a->candidate;
@@ -207,8 +208,8 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
     append_reason(a, "; %s", objection);
 }
 
-/* Sets the decision to "switch to the best candidate", and writes its reason:
- * the slowdowns in `now` and both iteration times. */
+/* Sets the decision to a switch to the best candidate found, and writes its
+ * reason: the slowdowns in `now` and the iteration times before and after. */
 static void propose(lh_adapt *a, const lh_adapt_input *now)
 {
     char one[TIME_TEXT], other[TIME_TEXT];

@@ -134,8 +134,8 @@ static lh_status record_measurements(const lhi_emulation_run *p,
     return LH_OK;
 }
 
-/* Simulates an iteration of `pipeline` with version `v` (schedule, data path,
- * hosts and layers); the caller frees *out. */
+/* Simulates an iteration of `pipeline` with the schedule and data path of
+ * version `v`; the caller frees the timeline *out. */
 static lh_status simulate_path(const lhi_emulation_run *p,
                                const lhi_emulation_version *v,
                                const lh_pipeline *pipeline, lh_timeline **out,
@@ -155,8 +155,8 @@ static lh_status simulate_path(const lhi_emulation_run *p,
 }
 
 /* Simulates one iteration of version `v` (schedule, data path, hosts and
- * layers) and stores the measurements in `m`. `pipeline` has the initial layers
- * per chunk, to which the measurements refer. */
+ * layers) and stores its times in `m` as measurements. `pipeline` has the
+ * initial layers per chunk, to whose passes the measurements refer. */
 static lh_status simulate_version(const lhi_emulation_run *p,
                                   const lhi_emulation_version *v,
                                   const lh_pipeline *pipeline,
@@ -246,8 +246,9 @@ static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                : LH_OK;
 }
 
-/* Runs the decision maker after step `step` with the monitor's estimate and
- * applies its decision. Does nothing while a migration is pending. */
+/* Decides after step `step`, with the pipeline that the monitor estimates, on a
+ * switch or migration, and appends its version. Does nothing while an earlier
+ * one has not started to run. */
 static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
 {
     lh_adapt_input now = {.size = sizeof now,
@@ -275,9 +276,9 @@ static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
     return status;
 }
 
-/* Makes the pending version (schedule, data path, hosts and layers) the running
- * one if `step` is its first step. *moving_ns: migration time before the step
- * if hosts or layers move, else unchanged. */
+/* Starts the pending version (schedule, data path, hosts and layers) if `step`
+ * is its first step. *moving_ns: time of the migration before this step if
+ * hosts or layers move, else unchanged. */
 static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
                                   int64_t *moving_ns, lh_error *err)
 {
@@ -333,7 +334,7 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 
 /* --- run ------------------------------------------------------------------ */
 
-/* Allocates the result's arrays, and creates the monitor, the decision maker
+/* Allocates the result's arrays, and creates the monitor, the decision maker,
  * and the initial version (schedule, data path, hosts and layers). */
 static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                         lh_error *err)

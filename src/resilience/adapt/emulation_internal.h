@@ -108,7 +108,8 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,
                                        const uint32_t *numbers, lh_error *err);
-/* Frees all assignments (hosts and layers per chunk) and their pipelines. */
+/* Frees all assignments (host per place, layers per chunk) and the pipelines
+ * built for them. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
 /* Builds the pipeline of assignment number `i` (hosts and layers) under state
  * `state` (a set of active events), and its jitter samples, unless they exist.

@@ -38,9 +38,9 @@ static lh_status copy_assignment(lhi_emulation_run *p, const uint32_t *from,
     return LH_OK;
 }
 
-/* Stores the host exchange `x` in the result, starting at step `at`, and
- * appends the pending version (schedule, data path, hosts and layers) that it
- * leads to. */
+/* Adds the host exchange `x` to the result, effective from step `at`, and
+ * appends the version (schedule, data path, hosts and layers) that then starts
+ * to run. */
 static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
                               uint64_t at, lh_error *err)
 {
@@ -66,9 +66,9 @@ static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
     return LH_OK;
 }
 
-/* Stores the layer migration `m` in the result, starting at step `at`, and
- * appends the pending version (schedule, data path, hosts and layers) that it
- * leads to. */
+/* Adds the layer migration `m` to the result, effective from step `at`, and
+ * appends the version (schedule, data path, hosts and layers) that then starts
+ * to run. */
 static lh_status add_layers(lhi_emulation_run *p, const lh_layer_migration *m,
                             uint64_t at, lh_error *err)
 {

@@ -42,8 +42,8 @@ static bool is_better(int64_t predicted_ns, int64_t move_ns,
            (double)d->predicted_ns * lasts;
 }
 
-/* Searches for a host exchange if one is due and returns it in *out if its
- * total time is shorter than that of the schedule decision. *out is NULL if all
+/* Searches for a host exchange, if a search is due, and returns it in *out if
+ * it saves time against the schedule decision in `now`. *out is NULL if all
  * hosts stay; otherwise the caller frees it. */
 static lh_status find_host_migration(lhi_migration_history *tried,
                                      const lhi_migration_state *now,
@@ -95,9 +95,9 @@ static bool is_layer_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Searches for a layer migration, if one is due, whose total time is shorter
- * than that of the schedule decision. *out is NULL if there is none; otherwise
- * the caller frees it. */
+/* Searches for a layer migration, if a search is due, and returns it in *out if
+ * it saves time against the schedule decision in `now`. *out is NULL if layers
+ * stay; otherwise the caller frees it. */
 static lh_status find_layer_migration(lhi_migration_history *tried,
                                       const lhi_migration_state *now,
                                       lh_layer_migration **out, lh_error *err)

@@ -34,9 +34,9 @@ static void add_past_durations(const lhi_persistent_change *change,
         }
 }
 
-/* Estimates for how many more iterations the active change `change` lasts, from
- * its own past durations or, if it has none, from those of the n_others changes
- * `others`. */
+/* Returns the expected number of iterations that the slowdown `change` still
+ * lasts after `step`, from its own past durations or, without any, from those
+ * of the n_others slowdowns `others`. */
 static uint64_t estimate_remaining(const lhi_persistent_change *change,
                                    const lhi_persistent_change *others,
                                    uint32_t n_others, uint64_t step)

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiplies a time by `factor`; saturates at a value beyond the limit for
- * pipeline times, so that a later check rejects it. */
+/* Multiplies a time in ns by `factor`; a result above the limit for pipeline
+ * times becomes a value that a later check rejects. */
 static int64_t multiply_time(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
     return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
 }
 
-/* Adds two non-negative times; saturates at INT64_MAX / 2. */
+/* Adds two non-negative times in ns; limits the sum to INT64_MAX / 2. */
 static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;

@@ -114,8 +114,8 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
-/* Fails with LH_EINPUT if the event's device number is no host of the
- * placement. */
+/* Fails with LH_EINPUT if the event's device, which means a host in a timeline
+ * with a host placement, is not one of its hosts. */
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
 {
@@ -409,8 +409,8 @@ static lh_status find_name(lh_event_timeline *c, const char *name,
     return LH_OK;
 }
 
-/* Stores the names of the links, device, rail or rank that an event affects,
- * for display. */
+/* Stores the display names of the links, device, rail or rank that event effect
+ * `x` slows or stops. */
 static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
                              lh_error *err)
 {
@@ -434,7 +434,8 @@ static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
     return LH_OK;
 }
 
-/* Stores the names of the links and devices that each event affects. */
+/* Stores the display names of the links, devices, rails and ranks that each
+ * event affects. */
 static lh_status build_names(lh_event_timeline *c, lh_error *err)
 {
     size_t most = 0;
@@ -464,8 +465,8 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
-/* Fails with LH_EINVAL if the host placement was made for a pipeline of
- * another shape. */
+/* Fails with LH_EINVAL if the timeline's host placement was made for a pipeline
+ * with other chunks or links than `pipeline`. */
 static lh_status check_places(const lh_event_timeline *c,
                               const lh_pipeline *pipeline, lh_error *err)
 {

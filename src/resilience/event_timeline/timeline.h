@@ -66,7 +66,7 @@ static inline bool lhi_event_slows_device(const lhi_event_effect *effect)
 }
 
 /* Fails with LH_EUNSUPPORTED if an event kills or stops a rank's process, which
- * only a run has. */
+ * only a real run can do. */
 lh_status lhi_event_timeline_check_simulated(const lh_event_timeline *timeline,
                                              lh_error *err);
 

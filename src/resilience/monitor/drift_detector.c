@@ -13,9 +13,9 @@ static const double change_errors = 6, each_errors = 2.5, agree_errors = 4;
 /* Resolution of clocks and times, relative and in ns. */
 static const double relative_resolution = 1e-3, resolution_ns = 200;
 
-/* Reorders the values so that the k-th smallest is in its sorted place, with
- * smaller ones before it: Hoare's find, CACM 4(7), 1961, in Wirth's form. A
- * full sort took most of the monitor's time. */
+/* Reorders the n values so that the k-th smallest is at index k and no larger
+ * one precedes it: Hoare's find, CACM 4(7), 1961, in Wirth's form. A full sort
+ * took most of the monitor's time. */
 static void select_smallest(double *values, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t from = 0, to = n - 1;
@@ -102,7 +102,7 @@ static double square(double x)
 }
 
 /* Returns the estimated variance, in ns squared, of the mean over `w`
- * iterations with `n` samples each. */
+ * iterations with `n` samples (messages or passes) each. */
 static double estimate_variance(const lhi_drift_detector *g, double n, double w)
 {
     /* A scatter from few samples can be far off, and apparent common variation
@@ -263,7 +263,8 @@ void lhi_drift_detector_reset(lhi_drift_detector *g)
 }
 
 /* Checks whether the newest readings (iteration means) agree with the normal
- * level again; deviations below `least` ns are ignored. */
+ * level again, so that a change has ended; ignores deviations below `least` ns.
+ * */
 static bool has_returned(const lhi_drift_detector *g, double least)
 {
     double error = lhi_drift_detector_error(g),

@@ -61,8 +61,8 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
  * ended, and discards the newest readings not yet averaged. */
 void lhi_drift_detector_reset(lhi_drift_detector *detector);
 
-/* Returns the standard error, in ns, of the current level that the drift
- * detector has estimated. */
+/* Returns the standard error, in ns, of the drift detector's current level (its
+ * estimate of the monitored quantity). */
 double lhi_drift_detector_error(const lhi_drift_detector *detector);
 
 #endif

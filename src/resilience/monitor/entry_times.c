@@ -46,10 +46,10 @@ static void correct_entries(const sorted_entry *entries, size_t n,
     }
 }
 
-/* Corrects messages' entry times into their link. A message cannot enter before
- * its predecessor's transfer has ended. The predecessor's entry is its arrival
- * less the iteration's least delay; its transfer time is the pipeline's. A
- * clock offset shifts the least delay by the same amount. */
+/* Corrects the entry times of n observed messages into their links: none enters
+ * before its predecessor's transfer has ended. The predecessor's entry is its
+ * arrival minus the iteration's least delay, its transfer time the pipeline's.
+ * A clock offset shifts both equally. */
 lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline, size_t n,
                                         lh_observed_message *messages,
                                         lh_error *err)

@@ -12,7 +12,7 @@ static const double min_share = 0.025;
 static const double min_change = 0.02;
 
 /* Checks whether the monitor is still in its warm-up iterations, in which it
- * learns the normal levels. */
+ * learns the normal level of every quantity. */
 static bool is_learning(const lh_monitor *m)
 {
     return m->n_iterations < m->warm_up;
@@ -47,9 +47,9 @@ static void report_change(lh_monitor *m, lhi_monitored *w,
     m->news[m->n_news++] = w->event;
 }
 
-/* Adds this iteration's reading to the drift detector of quantity `w` and
- * returns the change found, which began *ago iterations before. `least`:
- * smallest reported change, ns. */
+/* Adds this iteration's reading to the drift detector of the monitored quantity
+ * `w`, and returns the change found, which began *ago iterations before.
+ * `least`: smallest change to report, in ns. */
 static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
                                     lhi_drift_reading reading, double least,
                                     uint32_t *ago)
@@ -181,8 +181,8 @@ static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
     return n;
 }
 
-/* Updates each link's mean transfer time from the observation; restarts the
- * mean after a link change. */
+/* Updates each link's mean transfer time with the transfer times observed in
+ * `seen`; starts the mean anew after the link's level has changed. */
 static void update_transfers(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = find_transfers(m, seen);
@@ -209,8 +209,9 @@ static double get_clock_offset(const lh_monitor *m,
     return link->is_reversed ? -offset : offset;
 }
 
-/* Feeds each link's message delays, corrected by the clock offset, into its
- * drift detector, and reports changes. */
+/* Passes each link's message delays in `seen`, corrected by the offset of its
+ * clocks, to the link's drift detector, and reports the changes found as
+ * events. */
 static void update_links(lh_monitor *m, const lh_observation *seen)
 {
     for (size_t i = 0; i < seen->n_messages; i++) {

@@ -18,8 +18,8 @@ enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
 
 /* --- names ---------------------------------------------------------------- */
 
-/* Returns a monitored target's name: a link, a device or its
- * data-parallel communication; static storage. */
+/* Returns the name of a kind of monitored target, as in output: a link, a
+ * device, or a device's data-parallel communication; static storage. */
 const char *lh_monitor_target_name(lh_monitor_target what)
 {
     static const char *const names[] = {"link", "device", "data"};
@@ -34,7 +34,8 @@ const char *lh_monitor_change_name(lh_monitor_change change)
 
 /* --- construction --------------------------------------------------------- */
 
-/* Compares two pairs of clock numbers, for qsort() and bsearch(). */
+/* Compares two pairs of clock numbers by the first, then the second number, for
+ * qsort() and bsearch(). */
 static int compare_pairs(const void *a, const void *b)
 {
     const lhi_clock_pair *x = a, *y = b;
@@ -42,7 +43,7 @@ static int compare_pairs(const void *a, const void *b)
     return first ? first : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Returns the clock numbers at a link's two ends, the lower
+/* Returns the clock numbers (clocks[device]) at a link's two ends, the lower
  * number first. */
 static lhi_clock_pair get_clock_pair(const lh_link *link,
                                      const uint32_t *clocks)
@@ -51,7 +52,8 @@ static lhi_clock_pair get_clock_pair(const lh_link *link,
     return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
 }
 
-/* Lists each pair of different clocks at a link's two ends once. */
+/* Lists each pair of different clocks that some link joins, once, in m->pairs;
+ * clocks[device]: number of its clock. */
 static lh_status list_clock_pairs(lh_monitor *m, const uint32_t *clocks,
                                   lh_error *err)
 {
@@ -81,8 +83,9 @@ static lh_status list_clock_pairs(lh_monitor *m, const uint32_t *clocks,
     return LH_OK;
 }
 
-/* Stores the pipeline's link delays, pass times and collective times as
- * nominal times of the monitored links and series. */
+/* Stores the pipeline's link delays, pass times and collective times as the
+ * nominal values of the monitored links and series (kinds of pass or collective
+ * per chunk). */
 static void store_nominal(lh_monitor *m)
 {
     const lh_pipeline *p = m->pipeline;
@@ -106,8 +109,8 @@ static void store_nominal(lh_monitor *m)
     }
 }
 
-/* Allocates the arrays of monitored quantities and events; the monitor owns
- * them. */
+/* Allocates the monitor's arrays for links, devices, series and events; the
+ * monitor owns them. */
 static lh_status allocate(lh_monitor *m, lh_error *err)
 {
     const lh_pipeline *p = m->pipeline;
@@ -140,8 +143,9 @@ static lh_status simulate_normal(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Copies the flags of links whose messages are delegated to helper threads into
- * the monitor, because the caller's array may not outlive the call. */
+/* Copies the flags of delegated links (whose messages are sent by a helper
+ * thread through host memory) from the simulator's options into the monitor,
+ * because the caller's array may not outlive the call. */
 static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
 {
     if (!m->sim.delegated)
@@ -155,8 +159,8 @@ static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
     return LH_OK;
 }
 
-/* Validates the options, copies pipeline and schedule, and simulates the normal
- * iteration time. */
+/* Checks the options, copies pipeline and schedule into the monitor `m`, and
+ * simulates the iteration time without slowdowns. */
 static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
                         const lh_schedule *schedule,
                         const lh_monitor_options *o, lh_error *err)
@@ -259,15 +263,15 @@ lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
 
 /* --- iterations ----------------------------------------------------------- */
 
-/* Checks that a time is small enough that differences of two such times do not
- * overflow. */
+/* Checks that a time's magnitude is so small that the difference of two such
+ * times cannot overflow. */
 static bool is_valid_time(int64_t ns)
 {
     return ns >= -MOST_NS && ns <= MOST_NS;
 }
 
-/* Fails with LH_EINVAL if the link of observed message number `i` is absent, or
- * its times are out of range or out of order. */
+/* Fails with LH_EINVAL if the link of observed message number `i`, `x`, is
+ * absent, or if its times are out of range or in the wrong order. */
 static lh_status check_message(const lh_monitor *m, size_t i,
                                const lh_observed_message *x, lh_error *err)
 {
@@ -291,8 +295,8 @@ static lh_status check_message(const lh_monitor *m, size_t i,
     return LH_OK;
 }
 
-/* Fails with LH_EINVAL if an observation's step does not increase, or if a
- * message, pass or collective is invalid. */
+/* Fails with LH_EINVAL if the observation's step is not after the last one, or
+ * if one of its messages, passes or collectives is invalid. */
 static lh_status check_observation(const lh_monitor *m,
                                    const lh_observation *seen, lh_error *err)
 {
@@ -354,8 +358,8 @@ static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the monitored quantity (link, device work or data-parallel
- * communication) that an event refers to. */
+/* Returns the monitored quantity that event `e` is about: a link's delay, a
+ * device's pass times, or its data-parallel communication. */
 static lhi_monitored *find_monitored(const lh_monitor *m,
                                      const lh_monitor_event *e)
 {
@@ -394,8 +398,8 @@ static void add_if_active(lh_monitor *m, lhi_monitored *quantity)
     m->active[m->n_active++] = quantity->event;
 }
 
-/* Rebuilds the active event list: links, then devices, then data-parallel
- * communication. */
+/* Rebuilds the list of active events from all quantities that have left their
+ * normal level: links, then devices, then data-parallel communication. */
 static void list_active(lh_monitor *m)
 {
     m->n_active = 0;

@@ -70,7 +70,7 @@ lh_clock_estimate lhi_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
 
 /* --- pipeline ------------------------------------------------------------- */
 
-/* Rounds a time to whole nanoseconds; negative times become 0. */
+/* Rounds a time in ns to an integer; negative times become 0. */
 static int64_t round_to_ns(double ns)
 {
     return ns > 0 ? llround(ns) : 0;

@@ -133,9 +133,9 @@ void lhi_monitor_process_iteration(lh_monitor *monitor,
 lh_status lhi_monitor_estimate(const lh_monitor *monitor,
                                const lhi_monitored *quiet, bool all_quiet,
                                lh_pipeline **out, lh_error *err);
-/* Simulates an iteration of the monitor's schedule on the pipeline that
- * lhi_monitor_estimate() builds with `quiet` and all_quiet, and writes its
- * makespan to *makespan_ns. */
+/* Simulates an iteration of the monitor's schedule on the estimated pipeline of
+ * lhi_monitor_estimate(), in which quantity `quiet` or, with all_quiet, every
+ * quantity has its normal level; *makespan_ns is its makespan. */
 lh_status lhi_monitor_simulate(const lh_monitor *monitor,
                                const lhi_monitored *quiet, bool all_quiet,
                                int64_t *makespan_ns, lh_error *err);

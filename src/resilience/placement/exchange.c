@@ -47,8 +47,8 @@ typedef struct search {
 
 /* --- evaluation ----------------------------------------------------------- */
 
-/* Returns the 64-bit FNV-1a hash of some bytes, with its high bits mixed into
- * the low ones. */
+/* Returns the 64-bit FNV-1a hash of `n` bytes, with its high bits mixed into
+ * the low ones that index the table. */
 static uint64_t hash_bytes(const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
@@ -174,8 +174,8 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = c;
 }
 
-/* Advances `at`, a permutation of `n` numbers, to the next one in
- * lexicographic order; false after the last. */
+/* Advances `at`, a permutation of `n` numbers, to the next one in lexicographic
+ * order; false: it was the last one. */
 static bool next_order(uint32_t *at, uint32_t n)
 {
     uint32_t i = n - 1, j = n - 1;
@@ -191,7 +191,8 @@ static bool next_order(uint32_t *at, uint32_t n)
     return true;
 }
 
-/* Evaluates all permutations of the hosts and keeps the best one. */
+/* Evaluates every permutation of the hosts over the places, and keeps the best
+ * one. */
 static lh_status try_all(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -204,8 +205,8 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Applies the best exchange of two hosts repeatedly until none reduces the
- * time. */
+/* Improves the host order by the best exchange of two hosts, again and again,
+ * until no exchange reduces the total time. */
 static lh_status try_exchanges(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -224,8 +225,8 @@ static lh_status try_exchanges(search *s, lh_error *err)
 
 /* --- result --------------------------------------------------------------- */
 
-/* Validates the options, allocates the search's arrays, and evaluates the
- * current host order. */
+/* Checks the options, allocates the search's arrays, and evaluates the running
+ * host order under the slowdowns `now`. */
 static lh_status set_up(search *s, const lh_host_slowdowns *now,
                         const lh_host_exchange_options *o, lh_error *err)
 {

@@ -60,8 +60,8 @@ static carries describe_traffic(const lh_host_placement *s,
     return NOTHING;
 }
 
-/* Checks whether the link from one host to another has additional latency or
- * transfer time. */
+/* Checks whether the link from host `from` to host `to` has additional latency
+ * or transfer time in the table `slow`. */
 static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
                     uint32_t to)
 {
@@ -99,8 +99,8 @@ static void add_links(const lh_host_placement *s,
                             n, of[DATA], of[MESSAGES]);
 }
 
-/* Appends the slow hosts with the factors on their pass times to the
- * explanation `why`, the first few by number. */
+/* Appends the slow hosts, with the factors on their pass times, to the
+ * explanation `why`; the first few by number. */
 static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
 {
     uint32_t n = 0;
@@ -115,8 +115,8 @@ static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
                                 ", so do %" PRIu32 " more", n - SHOWN);
 }
 
-/* Appends the new device and replica of each moved host to the explanation
- * `why`, the first few of them. */
+/* Appends the new place (device and replica) of each moved host to the
+ * explanation `why`; the first few of them. */
 static void add_moves(const lh_host_placement *s, const lh_host_exchange *x,
                       char *why)
 {

@@ -24,8 +24,8 @@ static void estimate_layer_times(lh_layers *l)
     }
 }
 
-/* Checks that the pipeline supports layer migration, copies it, and estimates
- * the time per layer. */
+/* Checks that the pipeline's layers can migrate, copies it, and estimates the
+ * times per layer; numbers[c]: layers of chunk c. */
 static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
                         const uint32_t *numbers, lh_error *err)
 {
@@ -73,7 +73,7 @@ lh_status lh_layers_make(const lh_pipeline *pipeline, const uint32_t *layers,
     return status;
 }
 
-/* Frees a layer-migration model; ignores NULL. */
+/* Frees a model of other layers per chunk; ignores NULL. */
 void lh_layers_free(lh_layers *l)
 {
     if (!l)
@@ -84,8 +84,8 @@ void lh_layers_free(lh_layers *l)
 
 /* --- other partitions ----------------------------------------------------- */
 
-/* Returns the ratio of a pass's time with `now` layers to its time `ns` with
- * `first` layers, if each layer takes `layer` ns. */
+/* Returns the factor on a pass's time `ns` if its chunk has `now` layers
+ * instead of `first`, each of which takes `layer` ns of it. */
 static double compute_time_ratio(int64_t ns, double layer, uint32_t first,
                                  uint32_t now)
 {
@@ -105,7 +105,7 @@ lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
                               .all = (double)now / (double)n};
 }
 
-/* Multiplies an integer amount by a factor and rounds; saturates at
+/* Multiplies an integer by a factor and rounds; limits the result to
  * +-INT64_MAX / 4. */
 static int64_t multiply(int64_t value, double factor)
 {
@@ -115,8 +115,8 @@ static int64_t multiply(int64_t value, double factor)
                                   : -(INT64_MAX / 4);
 }
 
-/* Scales a chunk's pass times, memory and communication by the factors `s` for
- * another number of layers. */
+/* Multiplies a chunk's pass times, memory and communication times by the
+ * factors `s`, which result from another number of layers. */
 static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
 {
     bool is_whole = k->mem_f + k->mem_d + k->mem_w == 0;
@@ -132,8 +132,8 @@ static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
     k->reduce_scatter_ns = multiply(k->reduce_scatter_ns, s.all);
 }
 
-/* Fails with LH_EINVAL if a chunk has no layer, or if the layers do not add up
- * to the initial total. */
+/* Fails with LH_EINVAL unless numbers[c], the layers of chunk c, are at least 1
+ * and have the initial total. */
 static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
                                lh_error *err)
 {

@@ -36,8 +36,8 @@ typedef struct search {
     uint64_t n_tried;
 } search;
 
-/* Simulates an iteration with `numbers` layers per chunk. *fits: the schedule
- * is within the memory limits. */
+/* Simulates an iteration with numbers[c] layers in chunk c into *ns. *fits:
+ * whether the schedule is within the memory limits. */
 static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
                           bool *fits, lh_error *err)
 {
@@ -105,8 +105,8 @@ static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
     return LH_OK;
 }
 
-/* Hill climbing: moves one layer at a time from the partition s->next until no
- * move improves it. */
+/* Hill climbing over layers per chunk: moves one layer between chunks at a
+ * time, from the partition s->next on, until no move improves it. */
 static lh_status climb(search *s, lh_error *err)
 {
     for (bool better = true; better;) {
@@ -125,8 +125,8 @@ static lh_status climb(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Runs hill climbing from the current layers per chunk and from the initial
- * ones. */
+/* Runs hill climbing over layers per chunk twice: from the running partition
+ * and from the initial one. */
 static lh_status search_partition(search *s, lh_error *err)
 {
     bool is_next;
@@ -139,8 +139,8 @@ static lh_status search_partition(search *s, lh_error *err)
 
 /* --- text ----------------------------------------------------------------- */
 
-/* Appends the layer count per chunk to the explanation, the first few of
- * them. */
+/* Appends numbers[c], the layers per chunk, to the explanation `why`; the first
+ * few of them. */
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
     for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
@@ -150,8 +150,8 @@ static void add_numbers(const search *s, const uint32_t *numbers, char *why)
         lhi_text_append_limited(why, WHY_TEXT, ", ...");
 }
 
-/* Appends the devices that take at least 2 % longer than in the pipeline
- * without slowdowns to the explanation, the first three with their factor. */
+/* Appends the devices that take at least 2 % longer than without slowdowns,
+ * with their factors, to the explanation `why`; the first three. */
 static void add_slow_devices(const search *s, char *why)
 {
     const lh_pipeline *quiet = s->layers->pipeline;
@@ -173,8 +173,8 @@ static void add_slow_devices(const search *s, char *why)
     lhi_text_append_limited(why, WHY_TEXT, n ? ": " : "no device is slow: ");
 }
 
-/* Writes the reason for or against a layer migration into `why`, with both
- * iteration times and layer counts. */
+/* Writes why layers migrate, or why they do not, into `why`, with the layers
+ * per chunk and iteration times before and after. */
 static void explain(const search *s, const lh_layer_migration *m, char *why)
 {
     char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE],
@@ -201,8 +201,8 @@ static void explain(const search *s, const lh_layer_migration *m, char *why)
 
 /* --- result --------------------------------------------------------------- */
 
-/* Validates the options, allocates the search's arrays, and evaluates the
- * current partition. */
+/* Checks the options, allocates the search's arrays, and evaluates the running
+ * layers per chunk. */
 static lh_status set_up(search *s, lh_error *err)
 {
     const lh_pipeline *p = s->layers->pipeline;
@@ -245,8 +245,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the layer migration's result with its explanation; *out owns the
- * search's arena. */
+/* Builds the result: the best layers per chunk, with times and explanation;
+ * *out owns the search's arena. */
 static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
 {
     int64_t busiest;

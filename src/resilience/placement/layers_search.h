@@ -5,12 +5,12 @@
 
 #include <longhaul/experimental/layers.h>
 
-/* Searches layer counts that shorten the coming iterations, migration time
- * included. Hill climbing: moves one layer at a time, from and to the chunks
- * with the largest gain, starting from the current and from the initial counts.
- * Rejects counts that exceed a memory limit. `pipeline` as in
- * lh_layers_pipeline(). Release with lhi_layer_migration_free(). Errors as in
- * lh_layers_pipeline() and lh_simulate(). */
+/* Searches for layers per chunk that shorten the coming iterations, migration
+ * time included, by hill climbing: moves one layer at a time, from the running
+ * and from the initial partition. Rejects partitions that exceed a memory
+ * limit. `pipeline` as in lh_layers_pipeline(). Release with
+ * lhi_layer_migration_free(). Errors as in lh_layers_pipeline() and
+ * lh_simulate(). */
 lh_status lhi_layers_find_partition(const lh_layers *layers,
                                     const lh_pipeline *pipeline,
                                     const lh_schedule *schedule,

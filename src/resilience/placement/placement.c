@@ -230,7 +230,7 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
     return status;
 }
 
-/* Frees a host-placement model; ignores NULL. */
+/* Frees a model of host placements; ignores NULL. */
 void lh_host_placement_free(lh_host_placement *places)
 {
     if (!places)
@@ -263,15 +263,15 @@ lh_link lhi_host_placement_nominal_link(const lh_host_placement *places,
 
 /* --- slowdowns ------------------------------------------------------------ */
 
-/* Adds two times; saturates at a value beyond a pipeline's limits, so that a
- * later check rejects it. */
+/* Adds two times in ns; a sum above the limit for pipeline times becomes a
+ * value that a later check rejects. */
 static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
 }
 
-/* Multiplies a time by a factor, rounded; saturates at a value beyond a
- * pipeline's limits. */
+/* Multiplies a time in ns by a factor, rounded; a result above the limit for
+ * pipeline times becomes a value that a later check rejects. */
 static int64_t multiply_time(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);

@@ -106,13 +106,12 @@ lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
                                         const uint32_t *given, lhi_arena *mem,
                                         uint32_t **out, lh_error *err);
 
-/* Plans the transfers of training state (parameters and optimizer) when each
- * place i (a device of a replica) migrates from host from[i] to host to[i].
- * Writes one entry to `moves` for each place that changes its host. Returns the
- * time in ns until the last transfer arrives, or -1 if a link's time is
- * unknown. vias[i]: the host that relays place i's state, LH_NONE for a direct
- * transfer; `vias` NULL: the fastest route of each. `moves` needs capacity for
- * n_hosts entries, `free_at` (scratch) for 2 * n_hosts. */
+/* Plans the transfers of training state when each place i (a device of a
+ * replica) goes from host from[i] to host to[i]: one entry in `moves` (room for
+ * n_hosts) per place with a new host. Returns the ns until the last transfer
+ * arrives; -1: a link's time is unknown. vias[i]: relay of place i's state,
+ * LH_NONE: direct; `vias` NULL: the fastest routes. free_at: scratch, 2 *
+ * n_hosts. */
 int64_t lhi_host_placement_plan_transfers(
     const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
     const uint32_t *from, const uint32_t *to, const uint32_t *vias,
@@ -129,8 +128,8 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places,
                                        const uint32_t *from, const uint32_t *to,
                                        const uint32_t *vias, uint32_t *ways,
                                        int64_t *out_ns, lh_error *err);
-/* Fails with LH_EUNSUPPORTED unless the size of every device's state, in
- * messages, is known; otherwise the transfer time over a slow link would be
+/* Fails with LH_EUNSUPPORTED unless the size of every device's training state,
+ * in messages, is known; otherwise its transfer time over a slow link would be
  * unknown. */
 lh_status lhi_host_placement_check_state(const lh_host_placement *places,
                                          lh_error *err);
@@ -144,9 +143,9 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
 
 /* Capacity for the reason of a host exchange, in bytes. */
 enum { LHI_EXCHANGE_REASON_SIZE = 700 };
-/* Writes why the hosts are exchanged into `why`, which has capacity
- * LHI_EXCHANGE_REASON_SIZE. `now_hosts`: current host per placement; `lasts`:
- * iterations over which the exchange takes effect. */
+/* Writes why the hosts are exchanged into `why` (LHI_EXCHANGE_REASON_SIZE
+ * bytes): slow links and hosts, and the moves. now_hosts[i]: host now at place
+ * i; `lasts`: iterations over which the exchange saves time. */
 void lhi_host_exchange_explain(const lh_host_placement *places,
                                const lhi_host_slowdown_tables *slow,
                                const uint32_t *now_hosts, double lasts,

@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-/* Returns the time in ns to send the parameters and optimizer state of `device`
- * over the link from host `from` to host `to`, with its slowdown; -1 if it is
- * unknown. */
+/* Returns the time in ns to send the training state of `device` (parameters and
+ * optimizer state) over the link from host `from` to host `to`, with its
+ * slowdown; -1: unknown. */
 static int64_t compute_hop_time(const lh_host_placement *s,
                                 const lhi_host_slowdown_tables *slow,
                                 uint32_t device, uint32_t from, uint32_t to)
@@ -119,8 +119,8 @@ int64_t lhi_host_placement_plan_transfers(
     return all;
 }
 
-/* Fails with LH_EUNSUPPORTED: the size of the hosts' state in messages is
- * unknown. */
+/* Fails with LH_EUNSUPPORTED: the size of the hosts' training state, in
+ * messages, is unknown, so a transfer's time over a slow link is, too. */
 static lh_status fail_unknown(lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,

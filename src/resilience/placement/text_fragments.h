@@ -15,10 +15,10 @@ void lhi_text_append_limited(char *text, size_t room, const char *format, ...)
 
 /* Capacity for lhi_time_format()'s buffer, in bytes. */
 enum { LHI_TIME_FORMAT_SIZE = 32 };
-/* Formats a time, as in "404 ms"; returns `text`. */
+/* Formats a time, as in "404 ms", into `text`, which it returns. */
 const char *lhi_time_format(int64_t ns, char *text);
-/* Formats an iteration count, as in "10 iterations", into `text`, with the
- * capacity of lhi_time_format()'s text; returns `text`. */
+/* Formats a number of iterations, as in "10 iterations", into `text` (as large
+ * as for lhi_time_format()), which it returns. */
 const char *lhi_iterations_format(double n, char *text);
 
 #endif
