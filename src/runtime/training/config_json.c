@@ -8,25 +8,27 @@
 
 #include <math.h>
 
-/* Returns JSON text for a truth value. */
+/* Returns "true" or "false", as in JSON. */
 static const char *get_json_bool(bool value)
 {
     return value ? "true" : "false";
 }
 
-/* Returns the norm's epsilon, or its default 1e-5. */
+/* Returns the norm's epsilon from the checkpoint options; 1e-5 if unset. */
 static double get_epsilon(const lhi_checkpoint_options *o)
 {
     return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
 }
 
-/* Returns the base of the rotary frequencies, or its default 10000. */
+/* Returns the base of the rotary frequencies from the checkpoint options; 10000
+ * if unset. */
 static double get_theta(const lhi_checkpoint_options *o)
 {
     return o->rope_theta > 0 ? o->rope_theta : 10000;
 }
 
-/* Returns the sequence length, or its default 2048. */
+/* Returns the sequence length, in tokens, from the checkpoint options; 2048 if
+ * unset. */
 static uint32_t get_sequence(const lhi_checkpoint_options *o)
 {
     return o->sequence ? o->sequence : 2048;
@@ -57,9 +59,9 @@ static void add_llama(lhi_text *text, const lh_model *m,
         m->heads, m->layers, m->kv_heads, get_epsilon(o), get_theta(o));
 }
 
-/* Appends the config.json keys of experts with a sigmoid router. Writes an
- * integral scale with a decimal point, because transformers rejects an
- * integer. */
+/* Appends the config.json keys of experts with a sigmoid router to `text`.
+ * Writes an integral scale with a decimal point, because Hugging Face
+ * transformers rejects an integer. */
 static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
 {
     double scale = m->routed_scale > 0 ? m->routed_scale : 1;
@@ -84,7 +86,8 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 
-/* Appends DeepSeek-V3's config.json keys: latent attention and experts. */
+/* Appends the config.json keys of DeepSeek-V3 for latent attention and experts
+ * to `text`. */
 static void add_deepseek(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -110,7 +113,7 @@ static void add_deepseek(lhi_text *text, const lh_model *m)
                     m->qk_nope_head_dim, m->qk_rope_head_dim, m->v_head_dim);
 }
 
-/* Appends Falcon's config.json keys. */
+/* Appends all config.json keys of a Falcon model to `text`. */
 static void add_falcon(lhi_text *text, const lh_model *m,
                        const lhi_checkpoint_options *o)
 {
@@ -130,7 +133,7 @@ static void add_falcon(lhi_text *text, const lh_model *m,
                     get_sequence(o), m->heads, m->layers, get_theta(o));
 }
 
-/* Appends Mixtral's config.json keys for experts. */
+/* Appends the config.json keys of a Mixtral model's experts to `text`. */
 static void add_mixtral(lhi_text *text, const lh_model *m,
                         const lhi_checkpoint_options *o)
 {
@@ -142,8 +145,8 @@ static void add_mixtral(lhi_text *text, const lh_model *m,
                     m->experts_per_token, m->experts, o->balance);
 }
 
-/* Appends the config.json keys for layers without experts, in Qwen2-MoE's
- * fields. */
+/* Appends the config.json keys that list the layers without experts, as
+ * Qwen2-MoE names them, to `text`. */
 static void add_dense_layers(lhi_text *text, const lh_model *m)
 {
     uint32_t step = m->moe_interval, n = 0;
@@ -159,7 +162,8 @@ static void add_dense_layers(lhi_text *text, const lh_model *m)
     lhi_text_printf(text, "],\n");
 }
 
-/* Appends the config.json keys for experts of Qwen2-MoE and Qwen3-MoE. */
+/* Appends the config.json keys of the experts of a Qwen2-MoE or Qwen3-MoE model
+ * to `text`. */
 static void add_qwen_moe(lhi_text *text, const lh_model *m,
                          const lhi_checkpoint_options *o)
 {
@@ -179,7 +183,8 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                         get_json_bool(m->qkv_bias), m->shared_expert_ffn);
 }
 
-/* Appends the config.json keys for attention and experts of GLM-4-MoE. */
+/* Appends the config.json keys of a GLM-4-MoE model's attention and experts to
+ * `text`. */
 static void add_glm4_moe(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -190,7 +195,7 @@ static void add_glm4_moe(lhi_text *text, const lh_model *m)
     add_sigmoid_experts(text, m);
 }
 
-/* Appends GPT-2's config.json keys. */
+/* Appends all config.json keys of a GPT-2 model to `text`. */
 static void add_gpt2(lhi_text *text, const lh_model *m,
                      const lhi_checkpoint_options *o)
 {

@@ -158,7 +158,8 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
     return lhi_folder_path(gone, err, "%s", old);
 }
 
-/* Parses the folder name "step-00000020" into *step; false: any other name. */
+/* Parses the name of a checkpoint's folder, "step-00000020", into *step; false:
+ * any other name. */
 static bool parse_step(const char *name, uint64_t *step)
 {
     char again[64];
@@ -235,8 +236,8 @@ lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
 
 /* --- stale folders of killed runs --- */
 
-/* Parses the folder name "step-00000020.old" of a replaced checkpoint into
- * *step; false: any other name. */
+/* Parses the name of a checkpoint's folder that was being replaced,
+ * "step-00000020.old", into *step; false: any other name. */
 static bool parse_replaced_step(const char *name, uint64_t *step)
 {
     char plain[64];
@@ -249,8 +250,8 @@ static bool parse_replaced_step(const char *name, uint64_t *step)
     return parse_step(plain, step);
 }
 
-/* Checks whether a folder is a complete checkpoint: it has the state file,
- * which a removal deletes first. */
+/* Checks whether folder `path` is a complete checkpoint: its description file
+ * exists, which a removal deletes first. */
 static bool is_checkpoint(const char *path)
 {
     char state[LHI_PATH];

@@ -54,8 +54,8 @@ struct lhi_folder_lock {
 
 /* --- lock file format --- */
 
-/* Formats the lock's owner (host, process, token) as the lock file's JSON;
- * NULL: out of memory. The caller releases it with free(). */
+/* Formats the content of a lock file, JSON with the owner's host, process and
+ * token; NULL: out of memory. The caller releases it with free(). */
 static char *format_owner(const owner *o)
 {
     const lhi_process *p = &o->process;
@@ -71,9 +71,9 @@ static char *format_owner(const owner *o)
     return text;
 }
 
-/* Copies a text field to `out`; false: missing, too long, or with characters
- * other than letters, digits and ._:-. These texts are printed and used in file
- * names. */
+/* Copies the text of field `key` to `out` (`room` bytes), for printing and file
+ * names; false: missing, too long, or with characters other than letters,
+ * digits and ._:-. */
 static bool copy_text(const json_t *root, const char *key, char *out,
                       size_t room)
 {
@@ -86,7 +86,8 @@ static bool copy_text(const json_t *root, const char *key, char *out,
     return true;
 }
 
-/* Parses a lock file's text; false: not a valid lock. */
+/* Parses a lock file's text into the owner (host, process, token); false: not a
+ * valid lock. */
 static bool parse_owner(const char *text, size_t len, owner *out)
 {
     owner o = {.flocked = false};
@@ -141,7 +142,8 @@ typedef struct claim {
     char path[LHI_PATH + LHI_TEMP_SUFFIX_BYTES], token[TOKEN];
 } claim;
 
-/* Fails with LH_EIO: errno's text for the lock file `path`. */
+/* Fails with LH_EIO: the lock file `path` cannot be used; the message has
+ * errno's text. */
 static lh_status fail_at(const char *path, lh_error *err)
 {
     if (errno == ENOMEM)
@@ -195,8 +197,8 @@ static lh_status open_claim(const char *path, claim *c, lh_error *err)
     return status;
 }
 
-/* Gives the claim's file the lock's name if no lock exists; false with errno
- * EEXIST if one does. */
+/* Makes the claim's file the lock, if none exists, by a link to the lock's name
+ * `path`; false with errno EEXIST if one exists. */
 static bool publish_claim(const claim *c, const char *path)
 {
     if (link(c->path, path) == 0) {
@@ -249,8 +251,9 @@ static owner_state find_owner_state(const existing_lock *f)
                : OWNER_ELSEWHERE;
 }
 
-/* Opens an existing lock, tries its flock and reads its owner into `f`. f->fd
- * stays open; NO_LOCK: no lock exists. */
+/* Reads the state of the lock file at `path` into `f`: no lock (NO_LOCK), or
+ * its owner, the owner's state, and whether its flock is held. f->fd stays
+ * open. */
 static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
 {
     f->verdict = NO_LOCK;
@@ -269,8 +272,8 @@ static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
     return LH_OK;
 }
 
-/* Fails because another run has the lock; the message names its owner and the
- * remedy. */
+/* Fails with LH_EIO: another run has the lock at `path`; the message names its
+ * owner and the remedy. */
 static lh_status fail_locked(const char *path, const existing_lock *f,
                              lh_error *err)
 {
@@ -311,8 +314,8 @@ static bool replace_by_folder(const char *path, const existing_lock *f,
     return ok;
 }
 
-/* Replaces a stale lock by the claim's file; false: another process may have
- * replaced it. */
+/* Replaces a stale lock, whose owner is dead, by the claim's file; false:
+ * another process may have replaced it first. */
 static bool replace_stale(const char *path, const existing_lock *f,
                           const claim *c)
 {
@@ -323,7 +326,8 @@ static bool replace_stale(const char *path, const existing_lock *f,
            rename(c->path, path) == 0;
 }
 
-/* Prints a remark that this run replaced a dead process's lock. */
+/* Prints a remark that this run has taken over the lock of `o`, a dead process.
+ * */
 static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 {
     char text[600];
@@ -338,8 +342,8 @@ static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 
 /* --- acquire and release --- */
 
-/* Tries once to make the claim's file the lock. *taken: this run has the lock
- * now. Replaces a dead process's lock; fails if another run has it. */
+/* Tries once to make the claim's file the lock; *taken: it is now. Takes over a
+ * dead process's lock. LH_EIO: another run has it. */
 static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
                           lh_error *err)
 {
@@ -368,7 +372,8 @@ static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
     return status;
 }
 
-/* Acquires the lock of a checkpoint folder, also one whose file was removed. */
+/* Acquires the lock of the checkpoint folder, also if its file was removed
+ * meanwhile; retries while other processes compete. */
 static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
 {
     claim c;

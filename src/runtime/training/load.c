@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Checks whether `path` is a regular file. */
+/* Checks whether `path` exists and is a regular file. */
 static bool is_regular_file(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* Checks whether `path` is a folder. */
+/* Checks whether `path` exists and is a folder. */
 static bool is_folder(const char *path)
 {
     struct stat info;
@@ -153,7 +153,7 @@ static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
     return LH_OK;
 }
 
-/* Reads one tensor's values and this rank's shard of its moments; verifies
+/* Reads one tensor's weights and this rank's shard of its moments, and checks
  * their checksums. LH_EINPUT: damaged. */
 static lh_status read_owned(const lhi_train *train, const reader *r,
                             const lhi_owned_tensor *own, lh_error *err)
@@ -211,7 +211,8 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
-/* Returns the value count in the largest full tensor of this rank's chunks. */
+/* Returns the number of values in the largest full tensor (all slices together)
+ * among this rank's chunks. */
 static size_t find_largest_tensor(const lhi_train *train)
 {
     size_t most = 0;
@@ -252,8 +253,8 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Loads all tensors of this rank's chunks, and the step, from a checkpoint's
- * folder. */
+/* Loads all tensors of this rank's chunks, and the step number, from the
+ * checkpoint in `folder`, whose files `r` has open. */
 static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
                              const lhi_checkpoint_options *options,
                              lh_error *err)
@@ -266,7 +267,8 @@ static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
     return LH_OK;
 }
 
-/* Checks whether one of the files that every checkpoint has is missing. */
+/* Checks whether `folder` lacks one of the files that every checkpoint has:
+ * description, weights and moments. */
 static bool is_missing_files(const char *folder)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
@@ -279,9 +281,9 @@ static bool is_missing_files(const char *folder)
     return false;
 }
 
-/* Prints a remark for each auxiliary file (config.json, tokenizer) that has
- * changed since the checkpoint was written. It is no error, since training
- * reads none of them. */
+/* Prints a remark for each auxiliary file (config.json, tokenizer) that differs
+ * from its checksum in `state`. This is no error, since training reads none of
+ * them. */
 static void check_auxiliary_files(const char *folder,
                                   const lhi_checkpoint_state *state,
                                   const lhi_remarks *remarks)
@@ -345,8 +347,8 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
     return status;
 }
 
-/* Opens the weights at `path`: a safetensors file, the index of several, or a
- * folder with one of both. */
+/* Opens the weights at `path` as one file: a safetensors file, the index of
+ * several, or a folder with a file or an index. */
 static lh_status open_weights(const char *path, lhi_safetensors **out,
                               lh_error *err)
 {

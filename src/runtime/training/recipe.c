@@ -93,8 +93,8 @@ static json_t *format_data(const lhi_recipe *r)
                      (int)r->delayed_update, "fingerprint", fingerprint);
 }
 
-/* Formats the recipe's training options (steps, rates and others) as a JSON
- * object; NULL: out of memory. */
+/* Formats the recipe's training options (steps, learning rates, clipping and
+ * others) as a JSON object; NULL: out of memory. */
 static json_t *format_options(const lhi_recipe *r)
 {
     json_t *all = json_object();
@@ -149,8 +149,9 @@ static void format_value(const json_t *value, char out[64])
         snprintf(out, 64, "%s", json_string_value(value));
 }
 
-/* Compares `key`'s value in the checkpoint (`written`) with this run's
- * (`mine`). LH_EINPUT: they differ; the message has both and `advice`. */
+/* Compares option `key`'s value in the checkpoint (`written`) with this run's
+ * (`mine`). LH_EINPUT: they differ; the message has `file`, both values and
+ * `advice`. */
 static lh_status check_value(const char *key, const json_t *written,
                              const json_t *mine, const char *advice,
                              const char *file, lh_error *err)
@@ -165,8 +166,9 @@ static lh_status check_value(const char *key, const json_t *written,
                     file, key, both[0], both[1], advice);
 }
 
-/* Checks that the data, seed, batch and validation share of checkpoint `root`
- * equal this run's, which must not change on resume; otherwise LH_EINPUT. */
+/* Checks that data, seed, batch and validation share in the description of a
+ * checkpoint, `root`, equal this run's; a resumed run may not change them.
+ * LH_EINPUT: one differs. */
 static lh_status check_data(const lhi_recipe *r, const json_t *root,
                             const char *file, lh_error *err)
 {

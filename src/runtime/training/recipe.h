@@ -72,7 +72,8 @@ bool lhi_recipe_format(lhi_recipe *recipe, json_t *root);
  * values. */
 lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
                            const char *file, lh_error *err);
-/* Reads the identity of the run that wrote a checkpoint; empty if unknown. */
+/* Returns the identity of the run that wrote the checkpoint description `root`;
+ * empty: unknown. */
 lhi_run_identity lhi_recipe_read_run(const json_t *root);
 
 #endif

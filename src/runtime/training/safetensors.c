@@ -36,8 +36,8 @@ struct lhi_safetensors {
     uint32_t n_shards;
 };
 
-/* Fails with LH_EINPUT because of a tensor's entry in the file header; `what`
- * names the defect. */
+/* Fails with LH_EINPUT: the header entry of tensor `tensor` in safetensors file
+ * `f` is invalid; `what` names the defect. */
 static lh_status fail_tensor(const lhi_safetensors *f, const char *tensor,
                              const char *what, lh_error *err)
 {
@@ -113,7 +113,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Reads all tensors from the parsed header, sorted by name. */
+/* Reads all tensors from a safetensors file's parsed header `root` (`len` bytes
+ * of text) into `f`, sorted by name. */
 static lh_status read_header(lhi_safetensors *f, const json_t *root, size_t len,
                              uint64_t file_bytes, lh_error *err)
 {
@@ -175,8 +176,9 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
     return LH_OK;
 }
 
-/* Reads exactly `size` bytes at byte offset `at`. LH_EINPUT: the file is
- * shorter, or its disk blocks are unreadable. */
+/* Reads exactly `size` bytes at byte offset `at` of the file `fd` into `to`;
+ * `name` is for messages. LH_EINPUT: the file is shorter, or its disk blocks
+ * are unreadable. */
 static lh_status read_at(int fd, const char *name, void *to, size_t size,
                          uint64_t at, lh_error *err)
 {
@@ -198,7 +200,8 @@ static lh_status read_at(int fd, const char *name, void *to, size_t size,
     return LH_OK;
 }
 
-/* Opens a safetensors file by its descriptor: reads and parses its header. */
+/* Reads and parses the header of the safetensors file with descriptor `fd` into
+ * *out, which does not take over the descriptor. */
 static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
                          lh_error *err)
 {
@@ -291,7 +294,8 @@ static lh_status add_tensor(lhi_safetensors *f, const char *tensor,
     return LH_OK;
 }
 
-/* Reads the parsed index: opens its files and lists their tensors. */
+/* Reads the parsed index `root` of a weights folder: opens the files that it
+ * lists, and lists their tensors. */
 static lh_status read_index(lhi_safetensors *f, const json_t *root,
                             lh_error *err)
 {

@@ -33,8 +33,9 @@ typedef struct lhi_safetensors lhi_safetensors;
  * */
 lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
                        const char *name, lhi_safetensors **out, lh_error *err);
-/* Opens a safetensors file and keeps it open. LH_EINPUT: it is damaged or has
- * unsupported content. */
+/* Opens a safetensors file (header with names, types and offsets; then values)
+ * for reading. LH_EINPUT: it is damaged or has unsupported content. Close with
+ * lhi_st_close(). */
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err);
 /* Opens the files of an index (model.safetensors.index.json), as if they were
  * one; they are in its folder. LH_EINPUT: the index is damaged, or a file lacks
@@ -44,8 +45,8 @@ lh_status lhi_st_open_index(const char *path, lhi_safetensors **out,
 /* Closes a safetensors file; NULL is allowed. */
 void lhi_st_close(lhi_safetensors *file);
 
-/* Finds a tensor by name. LH_EINPUT: it is missing, or its shape is not
- * [rows][columns] (columns 0: [rows]). *out is borrowed. */
+/* Finds a tensor by name; *out is borrowed. LH_EINPUT: it is missing, or has
+ * another shape than [rows][columns] (columns 0: [rows]). */
 lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
                       uint32_t rows, uint32_t columns,
                       const lhi_st_tensor **out, lh_error *err);

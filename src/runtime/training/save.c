@@ -32,7 +32,7 @@ static lh_status format_folder_names(const lhi_train *train,
                  : LH_OK;
 }
 
-/* Fails because a checkpoint file cannot be written; `why` is an errno
+/* Fails with LH_EIO: the checkpoint file `path` cannot be written; `why`: errno
  * value. */
 static lh_status fail_write(const char *path, int why, lh_error *err)
 {
@@ -42,7 +42,8 @@ static lh_status fail_write(const char *path, int why, lh_error *err)
         strerror(why));
 }
 
-/* Writes exactly `size` bytes at byte offset `at`. */
+/* Writes exactly `size` bytes at byte offset `at` of the file `fd`; `path` is
+ * for messages. */
 static lh_status write_at(int fd, const char *path, const void *data,
                           size_t size, uint64_t at, lh_error *err)
 {
@@ -71,8 +72,8 @@ static lh_status sync_and_close(int fd, const char *path, lh_status status,
     return status;
 }
 
-/* Creates a tensor file: writes its header and reserves disk space for the
- * entire file, so that a full disk is detected at once. */
+/* Creates the tensor file `path`: writes its header and reserves disk space for
+ * the entire file, so that a full disk is detected at once. */
 static lh_status make_file(const char *path, const lh_model *model,
                            const char *const *suffixes, lh_error *err)
 {
@@ -92,7 +93,7 @@ static lh_status make_file(const char *path, const lh_model *model,
     return status;
 }
 
-/* Copies the tokenizer's file into the checkpoint's folder. */
+/* Copies the tokenizer's file `from` into the checkpoint folder `folder`. */
 static lh_status copy_tokenizer(const char *from, const char *folder,
                                 lh_error *err)
 {
@@ -105,8 +106,8 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
     return status;
 }
 
-/* Creates a checkpoint's temporary folder with its weights and moments files at
- * full size, config.json and the tokenizer. */
+/* Creates the checkpoint's temporary folder `folder`: weights and moments files
+ * at full size, without values, config.json and the tokenizer. */
 static lh_status begin_folder(const lhi_train *train,
                               const lhi_checkpoint_options *options,
                               const char *folder, lh_error *err)
@@ -174,9 +175,9 @@ static bool is_gathered(const lhi_train *train, const lhi_tensor *t)
     return lhi_bucket_count_slices(train, lhi_bucket_of(train, t)) > 1;
 }
 
-/* Writes a sliced tensor, on the first of the ranks that have its slices, in
- * the format of an unsliced one; stores its checksums in `sum`. `whole`: buffer
- * for the full tensor. */
+/* Writes a tensor of which several ranks have slices, on the first of these
+ * ranks, in the format of an unsliced one; stores its checksums in `sum`.
+ * `whole`: buffer for the full tensor. */
 static lh_status write_slices(const lhi_train *train,
                               const lhi_owned_tensor *own, float *whole,
                               const writer *weights, const writer *moments,
@@ -223,8 +224,8 @@ static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
     return LH_OK;
 }
 
-/* Writes a tensor that is not sliced: its weights on the first replica, and
- * this rank's shard of its moments. Stores their checksums in `sum`. */
+/* Writes a tensor without slices: its weights on the first replica, and this
+ * rank's shard of its moments. Stores their checksums in `sum`. */
 static lh_status write_owned(const lhi_train *train,
                              const lhi_owned_tensor *own, const writer *weights,
                              const writer *moments, double *sum, lh_error *err)
@@ -260,8 +261,8 @@ static size_t find_largest_gathered(const lhi_train *train,
     return most;
 }
 
-/* Writes a chunk's tensors one after the other, in the order in which FSDP or
- * elastic sharding gathers them, and stores their checksums in `sums`. */
+/* Writes the tensors of chunk `c`, one after the other in the order in which
+ * sharded ones are gathered, and stores their checksums in `sums`. */
 static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -308,8 +309,8 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
     return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
 }
 
-/* Syncs and closes a tensor file. Returns `status`, or the close's first
- * error. */
+/* Syncs and closes a tensor file. Returns `status` if it is an error, else the
+ * result of closing. */
 static lh_status close_writer(writer *w, lh_status status, lh_error *err)
 {
     lhi_safetensors_layout_fini(&w->layout);
@@ -336,8 +337,8 @@ lh_status lhi_train_save_part(lhi_train *train,
     return close_writer(&moments, status, err);
 }
 
-/* Removes the oldest checkpoints above the number to keep, but never the one
- * just written, even if later ones exist. */
+/* Removes the oldest checkpoints in the folder beyond the number to keep, but
+ * never the one just written, even if later ones exist. */
 static lh_status prune(const lhi_train *train,
                        const lhi_checkpoint_options *options, lh_error *err)
 {

@@ -27,7 +27,7 @@ static json_t *make_json_integer(double x)
     return json_integer((json_int_t)x);
 }
 
-/* Formats `n` checksums as a JSON list; NULL: out of memory. */
+/* Formats `n` checksums as a JSON list of integers; NULL: out of memory. */
 static json_t *format_list(const double *sums, uint32_t n)
 {
     json_t *list = json_array();
@@ -39,7 +39,8 @@ static json_t *format_list(const double *sums, uint32_t n)
     return list;
 }
 
-/* Formats the checksums of all tensors, by name; NULL: out of memory. */
+/* Formats the checksums of all tensors in `sums` as a JSON object by tensor
+ * name; NULL: out of memory. */
 static json_t *format_sums(const lhi_train *train, const double *sums)
 {
     const lh_model *model = train->o.model;
@@ -66,8 +67,8 @@ static json_t *format_sums(const lhi_train *train, const double *sums)
     return all;
 }
 
-/* Releases a partly built model description; returns NULL, for callers that
- * fail. */
+/* Releases a partly built JSON object `shape`; always returns NULL, for callers
+ * that fail. */
 static json_t *free_shape(json_t *shape)
 {
     json_decref(shape);
@@ -118,8 +119,8 @@ static json_t *add_family_fields(json_t *shape, const lh_model *m)
     return shape;
 }
 
-/* Formats the model's dimensions, which must be equal for loading; NULL: out of
- * memory. */
+/* Formats the model's dimensions as a JSON object; a checkpoint can be loaded
+ * only if they are equal. NULL: out of memory. */
 static json_t *format_model(const lh_model *model,
                             const lhi_checkpoint_options *options)
 {
@@ -154,8 +155,8 @@ static double compute_check(json_t *root)
 
 const char *const lhi_auxiliary_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
 
-/* Formats the checksums of the auxiliary files, by name; NULL: out of memory.
- */
+/* Formats the checksums of the auxiliary files (config.json, tokenizer) in
+ * `sides` as a JSON object by file name; NULL: out of memory. */
 static json_t *format_auxiliary(const double *sides)
 {
     json_t *all = json_object();
@@ -195,14 +196,16 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
     return LH_OK;
 }
 
-/* Fails with LH_EINPUT: the checkpoint description `name` is inconsistent. */
+/* Fails with LH_EINPUT: the checkpoint description in file `name` is damaged.
+ * */
 static lh_status fail_damaged(const char *name, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT,
                     "%s: damaged; resume from another checkpoint", name);
 }
 
-/* Reads a JSON list of exactly `n` checksums into `out`. */
+/* Reads a JSON list of exactly `n` checksums into `out`. LH_EINPUT: another
+ * length or type; `name`: the file, for messages. */
 static lh_status read_list(const json_t *list, uint32_t n, const char *name,
                            double *out, lh_error *err)
 {
@@ -213,7 +216,8 @@ static lh_status read_list(const json_t *list, uint32_t n, const char *name,
     return LH_OK;
 }
 
-/* Reads the checksums of all tensors into state->sums. */
+/* Reads the checksums of all model tensors from the JSON object `all` into
+ * state->sums. LH_EINPUT: one is missing or invalid. */
 static lh_status read_sums(const json_t *all, const char *name,
                            const lh_model *model,
                            const lhi_checkpoint_state *state, lh_error *err)
@@ -235,8 +239,8 @@ static lh_status read_sums(const json_t *all, const char *name,
     return LH_OK;
 }
 
-/* Checks that a checkpoint has this run's model and data; adopts its options.
- */
+/* Checks that the checkpoint description `root` has this run's model and data
+ * settings; adopts its training options. LH_EINPUT: they differ. */
 static lh_status check_match(const json_t *root, const char *name,
                              const lh_model *model,
                              const lhi_checkpoint_options *options,

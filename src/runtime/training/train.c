@@ -23,7 +23,8 @@ lhi_train_options lhi_train_defaults(uint64_t steps)
     };
 }
 
-/* Checks rates, betas, and the indices and counts of replicas and shards. */
+/* Checks the ranges of rates and betas, and that the indices of replica and
+ * shard are below their counts. LH_EINVAL: they are not. */
 static lh_status check_options(const lhi_train_options *o, lh_error *err)
 {
     bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
@@ -211,8 +212,8 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                : LH_OK;
 }
 
-/* Makes all chunks of the rank, and the buffer for the gradient of a tied
- * embedding's other copy. */
+/* Makes the trainer's state of all chunks of this rank, and the buffer for the
+ * gradient of a tied embedding's other copy. */
 static lh_status make_chunks(lhi_train *train, lh_error *err)
 {
     uint32_t n = train->o.n_mine;

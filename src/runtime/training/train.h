@@ -118,9 +118,9 @@ typedef struct lhi_train_options {
     void *context; /* argument for both callbacks */
 } lhi_train_options;
 
-/* Returns the default training options for `steps` steps: rate 3e-4, betas 0.9
- * and 0.95, epsilon 1e-8, decay 0.1, clip 1, min_rate a tenth, warmup a
- * hundredth. The caller sets sizes and chunks. */
+/* Returns the default optimizer options for a run of `steps` steps: rate 3e-4,
+ * betas 0.9 and 0.95, epsilon 1e-8, decay 0.1, clip 1, min_rate a tenth of the
+ * rate, warmup a hundredth of the steps. The caller sets sizes and chunks. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
 /* Returns the trainer's bytes for n_values parameters, sharded over n_replicas
@@ -136,26 +136,26 @@ void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
                               uint32_t n_replicas, uint32_t n_shards,
                               bool staged, bool delayed,
                               double bytes[LH_N_MEMORY_KINDS]);
-/* Returns the bookkeeping bytes for n_tensors tensors in n_chunks chunks,
- * counted as scratch. */
+/* Returns the bytes of the trainer's tables for n_tensors tensors in n_chunks
+ * chunks, which count as scratch memory. */
 double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors);
-/* Adds the trainer's actual memory by kind to bytes[]. */
+/* Adds the trainer's allocated memory by kind, in bytes, to bytes[]. */
 void lhi_train_add_memory(const lhi_train *train,
                           int64_t bytes[LH_N_MEMORY_KINDS]);
 
-/* Creates a rank's trainer: optimizer state and gradient sums. `device` is
- * borrowed and must have tensors. */
+/* Creates a rank's trainer, which has optimizer state and gradient sums for the
+ * tensors of `device` (borrowed, must have tensors). */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err);
 /* Frees the trainer; NULL is allowed. */
 void lhi_train_free(lhi_train *train);
 
-/* Replaces the trainer's steps, rates, decay and clipping by the values in the
- * recipe (the training options of a resumed run). */
+/* Replaces the trainer's steps, learning rates, decay and clipping by those of
+ * `recipe`, the training options that a resumed run adopts. */
 void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe);
 
-/* Returns the completed step count: 0 or the checkpoint's; also the next step
- * to `begin`. */
+/* Returns the number of completed steps, which is also the number of the next
+ * step; after a resume it starts at the checkpoint's. */
 uint64_t lhi_train_step(const lhi_train *train);
 
 /* Returns a chunk's exchange array for one bucket (experts or others): n values
@@ -233,8 +233,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
-/* Moves this rank's shard of sharded parameters to permanent storage after
- * they were initialised or loaded, and finalises the device. */
+/* Copies this rank's shards of sharded parameters, which are now initialised or
+ * loaded, to the trainer's memory, and lets the device free the full ones. */
 lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
 
 /* Training state of a tensor for migration, after the update and every chunk's
@@ -249,12 +249,14 @@ typedef struct lhi_train_tensor_state {
     float *values, *moments[LHI_MAX_MOMENTS];
     size_t n_values, n_moments; /* values in each array */
 } lhi_train_tensor_state;
-/* Returns the number of parameter tensors in all chunks of the rank. */
+/* Returns the number of parameter tensors of which this rank has training
+ * state, over all its chunks. */
 uint32_t lhi_train_count_tensor_states(const lhi_train *train);
-/* Returns the i-th tensor's training state: addresses and lengths of its
- * values and moments. */
+/* Returns the addresses and lengths of the values and moments of this rank's
+ * tensor number `i`, over all its chunks in order. */
 lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
-/* Sets the completed step count after all state has been migrated. */
+/* Sets the number of completed steps, after training state has migrated from
+ * another rank. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);
 
 /* A tied embedding whose other copy is on another rank in the same replica:
@@ -267,8 +269,9 @@ typedef struct lhi_train_tied_pair {
     float *theirs;
     size_t n;
 } lhi_train_tied_pair;
-/* Returns the copy of a tied embedding that this rank has, and its partner's
- * rank; none if it has no copy. */
+/* Returns the gradient of this rank's copy of a tied embedding, the buffer for
+ * the gradient of the other copy, and the chunks of both; n is 0 if this rank
+ * has no copy or both. */
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
 /* Returns a tally's size: numbers to sum over all ranks. Each entry is filled
@@ -315,18 +318,20 @@ typedef struct lhi_remarks {
  * missing. One rank takes it for its run. LH_EIO: another run holds it; `err`
  * names it. A dead run's lock is taken over with a remark. */
 typedef struct lhi_folder_lock lhi_folder_lock;
-/* Acquires a checkpoint folder's lock, so that no other run writes there;
- * `remarks` receives messages for the user. LH_EIO: another run has it. */
+/* Acquires the lock of checkpoint folder `folder`, so that no other run writes
+ * there; `remarks`: callback for messages to the user. LH_EIO: another run has
+ * it. */
 lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
                                lhi_folder_lock **out, lh_error *err);
 /* Checks that this run still has the lock; acquires it again if its file was
- * removed. */
+ * removed. LH_EIO: another run has it. */
 lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
 /* Releases the lock: removes its file, and the folder if the lock created it
  * and it is empty. NULL is allowed. */
 void lhi_folder_lock_release(lhi_folder_lock *lock);
-/* Removes stale files of killed runs from a folder whose lock the caller holds.
- * A checkpoint that was about to be replaced gets its name back. */
+/* Removes files that killed runs have left in folder `path`, whose lock the
+ * caller holds. A checkpoint that was about to be replaced gets its name back.
+ * */
 lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
 
 /* A run that wants to write into a checkpoint folder. */
@@ -376,34 +381,37 @@ typedef struct lhi_checkpoint_options {
     lhi_folder_lock *lock;
 } lhi_checkpoint_options;
 
-/* Returns a checkpoint's checksum count. */
+/* Returns the number of checksums in a checkpoint: for each model tensor one
+ * for the weights, and one per moment and replica. */
 size_t lhi_train_count_checksums(const lhi_train *train);
-/* Creates a checkpoint's temporary folder with its files at full size;
- * lhi_train_save_part() fills them. */
+/* Begins a checkpoint of the current step, on one rank: creates its temporary
+ * folder with all files at full size. All ranks then fill them by
+ * lhi_train_save_part(). */
 lh_status lhi_train_save_begin(lhi_train *train,
                                const lhi_checkpoint_options *options,
                                lh_error *err);
-/* Writes this rank's part of the checkpoint and stores its checksums in
- * `sums`. */
+/* Writes this rank's tensors, or shards of them, to the checkpoint begun by
+ * lhi_train_save_begin(), and stores their checksums in `sums`:
+ * lhi_train_count_checksums() entries, 0 for other ranks' values. */
 lh_status lhi_train_save_part(lhi_train *train,
                               const lhi_checkpoint_options *options,
                               double *sums, lh_error *err);
-/* Completes the checkpoint: writes its description, gives the folder its final
- * name, and removes old checkpoints. */
+/* Completes the checkpoint on one rank: writes its description with `sums`, the
+ * checksums of all ranks together, gives its folder the final name, and removes
+ * old checkpoints. */
 lh_status lhi_train_save_end(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, lh_error *err);
-/* Removes the temporary folder of a checkpoint that was not completed. */
+/* Removes the temporary folder of a checkpoint that is not completed, after a
+ * failure. */
 void lhi_train_save_cancel(lhi_train *train,
                            const lhi_checkpoint_options *options);
 
-/* Reads this rank's part of a checkpoint: `path` is a checkpoint's folder, or a
+/* Loads this rank's part of a checkpoint: `path` is a checkpoint's folder, or a
  * folder of several, of which the newest is used. Pipeline degree, schedule and
- * number of replicas may differ from the writer's. LH_EINPUT: damaged, or
- * another model, or data; `err` names the file and the problem. After a
- * failure the values are undefined until another checkpoint is loaded. Takes no
- * lock: reading does not disturb a writing run, which may remove the files
- * being read. */
+ * replica count may differ from the writer's. Takes no lock. LH_EINPUT:
+ * damaged, or another model or data; `err` names the file. After a failure the
+ * values are undefined. */
 lh_status lhi_train_load(lhi_train *train, const char *path,
                          const lhi_checkpoint_options *options, lh_error *err);
 /* Lists the steps of the checkpoints in folder `path`, ascending, so that ranks
@@ -419,10 +427,10 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const lhi_checkpoint_options *options,
                              const lhi_remarks *remarks, bool *is_damaged,
                              lh_error *err);
-/* Loads weights only, from a safetensors file, the index of several, or a
- * folder with one of both (model.safetensors, model.safetensors.index.json),
- * under Hugging Face's names: fine-tuning starts at step 0.
- */
+/* Loads only weights, without moments and step, for fine-tuning from step 0:
+ * from a safetensors file, the index of several, or a folder with one of both
+ * (model.safetensors, model.safetensors.index.json), under Hugging Face's
+ * tensor names. */
 lh_status lhi_train_load_weights(lhi_train *train, const char *path,
                                  lh_error *err);
 

@@ -137,8 +137,8 @@ lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *tensor,
                             uint32_t shards, const float *mine, size_t n,
                             float *whole, lh_error *err);
 
-/* Returns the trainer's state for chunk `chunk`; NULL: another rank has the
- * chunk. */
+/* Returns the trainer's state for model chunk `chunk`; NULL: the chunk is on
+ * another rank. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
 /* Folders: src/runtime/training/folder.c. Paths are formatted into `buffer`. */
@@ -151,17 +151,19 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 void lhi_checkpoint_remove(const char *path);
 /* Creates a folder and its missing parents. An existing folder is no error. */
 lh_status lhi_make_folder(const char *path, lh_error *err);
-/* Creates a folder that only this user may access; does not follow a symbolic
- * link at `path`. */
+/* Creates the folder `path`, or accepts an existing one that belongs to this
+ * user. LH_EIO: `path` is anything else, such as a symbolic link or another
+ * user's folder. */
 lh_status lhi_make_private_folder(const char *path, lh_error *err);
 /* Syncs a folder to disk. */
 lh_status lhi_sync_folder(const char *path, lh_error *err);
-/* Renames `from` to `to`, replacing an existing folder. *gone (LHI_PATH bytes)
- * names the replaced folder, "" if none: remove it once the parent folder is
- * synced. */
+/* Renames folder `from` to `to`; if `to` exists, exchanges the two, so that one
+ * of them always exists. *gone (LHI_PATH bytes): path of the replaced folder,
+ * "" if none, for the caller to remove once the parent folder is synced. */
 lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
                              lh_error *err);
-/* Lists the checkpoint steps in a folder, ascending; release with free(). */
+/* Lists the steps of the checkpoints in folder `path`, ascending, in
+ * (*steps)[*n]; release with free(). */
 lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
 
@@ -171,12 +173,12 @@ typedef lhi_model_tensor lhi_checkpoint_tensor;
  * second of a tied pair, which is stored only as the embedding. */
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
                                lhi_checkpoint_tensor *out);
-/* Returns the number of tensors in the model's order, the order in which
- * checkpoints list them. */
+/* Returns the number of the model's tensors, in the order in which checkpoints
+ * list them. */
 uint32_t lhi_checkpoint_count_tensors(const lh_model *model);
 
-/* Writes the model's config.json, as Hugging Face transformers reads it, into
- * `folder`. */
+/* Writes the model's config.json, which Hugging Face transformers needs to load
+ * the weights, into `folder`. */
 lh_status lhi_write_config(const lh_model *model,
                            const lhi_checkpoint_options *options,
                            const char *folder, lh_error *err);
@@ -243,8 +245,9 @@ typedef struct lhi_checkpoint_state {
     double *sums;                            /* release with free() */
     double auxiliary[LHI_N_AUXILIARY_FILES]; /* checksums; negative: none */
 } lhi_checkpoint_state;
-/* Formats a checkpoint's description; `sides`: checksums of the auxiliary
- * files, negative: none. */
+/* Formats a checkpoint's description as JSON: step, model, recipe and
+ * checksums; *text is the caller's. `sums`: of all tensors; `sides`: of the
+ * auxiliary files (config.json, tokenizer), negative: no such file. */
 lh_status lhi_checkpoint_state_format(const lhi_train *train,
                                       const lhi_checkpoint_options *options,
                                       const double *sums, const double *sides,

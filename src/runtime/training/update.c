@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Returns a step's learning rate: linear up to `rate`, constant until the decay
- * begins, then down to `min_rate`: in a line, or along half a cosine
- * (arXiv:1608.03983, equation 5, without restarts). */
+/* Returns the learning rate of step `step`: rises linearly to `rate`, stays
+ * until the decay begins, then falls to min_rate, in a line or along half a
+ * cosine (arXiv:1608.03983, equation 5, without restarts). */
 static double compute_rate(const lhi_train_options *o, uint64_t step)
 {
     uint64_t begin = o->warmup;
