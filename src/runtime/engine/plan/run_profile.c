@@ -30,8 +30,9 @@ typedef struct profile_writer {
 
 /* --- passes --- */
 
-/* Fills in a chunk's measured durations. Splits joint backward passes (B) into
- * D and W in the planned proportion. */
+/* Fills in chunk `c`'s measured F, D and W times in the profile entry. Splits
+ * the time of joint backward passes (B) into D and W in the planned proportion.
+ * */
 static void fill_times(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -230,8 +231,8 @@ static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
 
 /* --- profile --- */
 
-/* Makes a run's profile: an entry per chunk, a link per path, and the
- * overhead. */
+/* Makes a run's profile: an entry with measured times per chunk, a link per
+ * network path, and the overhead per iteration. */
 static lh_status write_profile(profile_writer *w, lh_profile **out,
                                lh_error *err)
 {

@@ -68,8 +68,9 @@ static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
     return LH_OK;
 }
 
-/* Returns the model-FLOP utilisation of the plan's machines for the iteration
- * time `ns`; negative: no time was measured. */
+/* Returns the model-FLOP utilisation (model FLOP per second over peak) of the
+ * plan's machines for the iteration time `ns`; negative: no time was measured.
+ * */
 static double compute_utilisation(const lh_plan *plan, int64_t ns)
 {
     const lh_choice *best = &plan->best;
@@ -103,8 +104,8 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
         lh_layout_expert_tensor(l), l->tensor);
 }
 
-/* Lists each replica's sequences per microbatch in *out if they are unequal;
- * else *out is NULL. Release with free(). */
+/* Lists each replica's microbatch size in sequences in *out if the sizes are
+ * unequal; else *out is NULL. Release with free(). */
 static lh_status list_micro_batches(const lh_layout *l, uint32_t **out,
                                     lh_error *err)
 {
@@ -121,8 +122,8 @@ static lh_status list_micro_batches(const lh_layout *l, uint32_t **out,
     return LH_OK;
 }
 
-/* Rejects weight decay with the optimizer Adam: the cpu device has AdamW, which
- * equals Adam only without decay. */
+/* Fails if the job trains with Adam and weight decay: the cpu device has AdamW,
+ * which equals Adam only without decay. */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                                  lh_error *err)
 {
@@ -135,7 +136,8 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                     "(--weight-decay 0), or plan with optimizer: adamw");
 }
 
-/* Rejects number formats that the cpu device does not compute in. */
+/* Fails with LH_EUNSUPPORTED if the job computes in fp16 or FP8, which the cpu
+ * device lacks. */
 static lh_status check_precision(const lh_job *job, lh_error *err)
 {
     if (job->training.precision == LH_PRECISION_FP16)
@@ -150,8 +152,8 @@ static lh_status check_precision(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Lists each rank's node in *out if the plan uses node-aware dispatch of
- * tokens; else *out is NULL. Release with free(). */
+/* Lists each rank's node in *out if the plan dispatches tokens node by node,
+ * sending each token once per node; else *out is NULL. Release with free(). */
 static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
@@ -165,8 +167,8 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
                 : lhi_fail_nomem(err);
 }
 
-/* Returns each chunk's first layer, and the end of the last one; release with
- * free(). NULL: out of memory. */
+/* Returns the index of each chunk's first layer, and as the last entry the
+ * number of layers; release with free(). NULL: out of memory. */
 static uint32_t *list_first_layers(const lh_plan *plan, uint32_t n_chunks)
 {
     uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);
@@ -207,8 +209,8 @@ static const struct {
 /* Number of recomputable operations. */
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
-/* Returns the number of a chunk's layers in which the elastic plan recomputes
- * the named operation (such as "gate" or "key"). */
+/* Returns in how many of the chunk's layers the elastic plan recomputes the
+ * named operation (such as "gate" or "key"); 0 if it is not recomputed. */
 static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
                                         const char *operation, uint32_t chunk)
 {
@@ -218,8 +220,9 @@ static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
     return 0;
 }
 
-/* Checks that the cpu device supports the operations that an elastic plan
- * recomputes; else LH_EUNSUPPORTED. */
+/* Fails with LH_EUNSUPPORTED if the elastic plan recomputes an operation that
+ * the cpu device cannot recompute on its own, or does not say in how many
+ * layers of each chunk. */
 static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
                                   lh_error *err)
 {
@@ -324,8 +327,9 @@ static uint32_t find_recomputed_parts(const lh_model *m, uint32_t modules,
     return parts;
 }
 
-/* Sets again[i] to the bit set of activation parts that layer i recomputes
- * under the plan; multi-token prediction modules follow the layers. */
+/* Sets again[i] to the bit set of activation parts (such as qkv) that layer i
+ * recomputes under the plan; entries after the layers are the multi-token
+ * prediction modules. */
 static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
@@ -364,7 +368,8 @@ static bool *list_offload(const lh_plan *plan, const lh_pipeline *pipeline)
     return offload;
 }
 
-/* Copies the plan's parallel degrees to the training options. */
+/* Copies the plan's parallel degrees (data, context, tensor, expert) to the
+ * training options. */
 static void set_degrees(const lh_plan *plan, lh_train_model *m)
 {
     const lh_layout *l = &plan->best.layout;
@@ -376,8 +381,8 @@ static void set_degrees(const lh_plan *plan, lh_train_model *m)
     m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
 }
 
-/* Rejects plans that place multi-token prediction modules on another rank than
- * the head. */
+/* Fails with LH_EUNSUPPORTED if the plan places multi-token prediction modules
+ * on another rank than the head. */
 static lh_status check_modules(const lh_plan *plan, lh_error *err)
 {
     if (!plan->job->layout.mtp_chunk)
@@ -390,7 +395,8 @@ static lh_status check_modules(const lh_plan *plan, lh_error *err)
 }
 
 /* Trains the plan's model on cpu devices, with the plan's layers,
- * recomputation, offloading and sharding. */
+ * recomputation, offloading and sharding; `given`: the caller's options for
+ * data, checkpoints and optimizer. */
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
