@@ -190,7 +190,7 @@ lh_status cli_parse(cli *c, int argc, char **argv, int first);
  * Presets do not count. A command's table has at most 64 options. */
 bool cli_is_given(const cli *c, const char *name);
 /* Checks before a long run, after cli_parse(), that every output file can be
- * created and that no unnamed file would be overwritten. */
+ * created, and that a default output would overwrite no other file. */
 lh_status cli_check_outputs(cli *c);
 /* Checks that no output file is the same file as an input or another output,
  * under any path. */
@@ -269,7 +269,8 @@ size_t cli_columns(const char *text);
 /* Prints an empty line and a chart that the library drew for a terminal, with
  * colours. */
 void cli_put_chart(cli *c, const char *text);
-/* Prints file contents verbatim, for programs. */
+/* Prints the contents of a file verbatim, for output that other programs read.
+ * */
 void cli_put_raw(cli *c, const char *text, size_t len);
 /* Prints a text that the library allocated, verbatim, and frees it. */
 void cli_put_owned_text(cli *c, char *text, size_t len);
@@ -301,9 +302,11 @@ typedef enum cli_interrupt {
  * program. SIGTERMs and SIGHUPs within 0.2 s after the previous signal count
  * once. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
-/* Returns the interrupt count so far. */
+/* Returns the number of interrupts (signals such as Ctrl-C) since
+ * cli_interrupts_begin(). */
 uint32_t cli_interrupts(void);
-/* Returns the interrupt count and resets cli_interrupts() to 0. */
+/* Ends the counting of interrupts begun by cli_interrupts_begin(), and returns
+ * their number. */
 uint32_t cli_interrupts_end(void);
 /* Defers signals that end the program until cli_release_signals(), on every
  * thread. */
@@ -323,7 +326,7 @@ bool cli_unicode(void);
 /* Prints a progress line on standard error that replaces itself; does nothing
  * with --quiet or if standard error is no terminal. */
 void cli_progress(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
-/* Ends the progress line. */
+/* Ends the progress line, so that later output starts on a new line. */
 void cli_progress_end(void);
 /* Erases the progress line; safe within a signal handler. */
 void cli_progress_erase(void);

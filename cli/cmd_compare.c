@@ -107,7 +107,8 @@ static void free_work(comparison_work *w)
 
 /* --- inputs ------------------------------------------------------------- */
 
-/* Extracts "wave" from "some/wave.yaml". */
+/* Copies the file name in `path` without folder and suffix to `out` (`room`
+ * bytes): "wave" for "some/wave.yaml". */
 static void extract_base_name(char *out, size_t room, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -172,8 +173,8 @@ static lh_status read_jitter(cli *c, comparison_work *w)
     return LH_OK;
 }
 
-/* Shows the sweep's progress. Always returns false: the sweep continues
- * (callback). */
+/* Shows how many of the sweep's n_points points are computed. Always returns
+ * false: the sweep continues (callback). */
 static bool show_point(void *context, uint32_t point, uint32_t n_points)
 {
     cli_progress(context, "comparing: point %" PRIu32 " of %" PRIu32, point + 1,
@@ -358,7 +359,7 @@ static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
     return status;
 }
 
-/* Prints the comparison as JSON. */
+/* Prints all contenders' results and lower bounds as JSON. */
 static lh_status print_json(cli *c, const lh_comparison *all)
 {
     char *text = NULL;

@@ -178,7 +178,8 @@ static char *format_slow(const lh_diagnosis *d, const lh_slow_component *t,
 static const char nothing_slow[] =
     "no worker, stage or link that costs 0.2 % of a step";
 
-/* Prints the slow components, at most MOST_SHOWN, or that there is none. */
+/* Prints the components (stages, ranks, links) found to be slow, at most
+ * MOST_SHOWN of them; or that none is. */
 static void print_slow(cli *c, const lh_diagnosis *d)
 {
     char text[SENTENCE];
@@ -403,7 +404,8 @@ static void print_activity(cli *c, const lh_diagnosis *d)
     cli_table_print(c, "", &t);
 }
 
-/* Prints the whole diagnosis as text. */
+/* Prints the whole diagnosis as text: times, slow components, causes,
+ * recommendations and defects. */
 static void print_text(cli *c, const lh_diagnosis *d)
 {
     if (d->n_steps == 0) {
@@ -459,7 +461,7 @@ static lh_status fill_activity_page(cli *c, const lh_diagnosis *d,
     return cli_table_report(c, "Time per step and its shares", &t, report);
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report on the recording and its diagnosis to `path`. */
 static lh_status write_page(cli *c, const lh_recording *recording,
                             const lh_diagnosis *d, const char *path)
 {

@@ -329,8 +329,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      "instructions", list));
 }
 
-/* Builds the execution plan (instructions of all ranks) for the direct or
- * delegated data path that --path chose, and prints one rank's instructions. */
+/* Builds the execution plan (each rank's instructions) for the data path that
+ * --path chose, direct or delegated, and prints one rank's part. */
 static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
                               const cli_model *model, const cli_paths *paths)
 {
@@ -351,8 +351,8 @@ static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
     return status;
 }
 
-/* Reads and checks the operands, finds the schedule, and prints the rank's
- * instructions. */
+/* Reads the plan or pipeline (`problem`) and the options, finds the schedule
+ * for the view `v`, and prints the requested rank's instructions. */
 static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
                          cli_paths *paths)
 {

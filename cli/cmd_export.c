@@ -175,8 +175,8 @@ static lh_status write_chakra_file(void *context, const char *suffix,
     return cli_write(c, path, data, len);
 }
 
-/* Writes a file per rank. LH_EIO: one of a further rank exists, which a replay
- * would read, too. */
+/* Writes one trace file per rank with the prefix of -o. LH_EIO: a file for a
+ * further rank exists, which a replay of the prefix would read, too. */
 static lh_status export_chakra(cli *c, work *w)
 {
     char next[MOST_PATH];
@@ -303,10 +303,10 @@ static lh_status write_export(cli *c, const work *w)
                               path ? cli_utf8_name(c, path) : text)));
 }
 
-/* Rejects options that have no effect: --form with a target other than pytorch;
- * --schedule and --sub-blocks where a plan, which has its own schedule, is
- * exported; --allow-inexact where none is. Also rejects --to chakra without
- * -o. */
+/* Rejects options that have no effect with the chosen target: --form except for
+ * pytorch; --schedule and --sub-blocks for a plan, which has its own schedule;
+ * --allow-inexact except for targets that check the model. Also rejects --to
+ * chakra without -o. */
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;

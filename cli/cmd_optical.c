@@ -61,8 +61,8 @@ static const cli_example examples[] = {
      "Simulate three loads; write means, and curves with confidence bands."},
 };
 
-/* Shows the number of completed runs. Always returns false: the simulation
- * continues (callback). */
+/* Shows how many of the `total` simulation runs are done. Always returns false:
+ * the simulation continues (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
@@ -79,7 +79,8 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     return LH_OK;
 }
 
-/* Prints the effects of failures, with a row per policy. */
+/* Prints the effects of link failures as a table, a row per policy; `width`: of
+ * the column with policy names. */
 static void print_failures(cli *c, const lh_optical *o, int width)
 {
     cli_print(c,
@@ -149,7 +150,8 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
-/* Writes the HTML report on the optical network's policies, and the events. */
+/* Writes the requested files: the HTML report on the policies, and the log of
+ * the simulated events. */
 static lh_status write_files(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     const settings *set = c->settings;
@@ -232,7 +234,8 @@ static void print_sweep(cli *c, const lh_optical_sweep *s)
     }
 }
 
-/* Writes the sweep's files and prints its results. */
+/* Writes the sweep's requested files and prints its results, as text or JSON.
+ * */
 static lh_status show_sweep(cli *c, const lh_optical_sweep *s)
 {
     const settings *set = c->settings;
@@ -271,7 +274,8 @@ static lh_status sweep(cli *c, const char *axes)
     return status;
 }
 
-/* Simulates all policies. */
+/* Simulates the optical network under all of the scenario's policies, for all
+ * seeds; *o is the caller's. */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {
     const lh_optical_options run = get_options(c);

@@ -166,7 +166,8 @@ static const char *get_option_name(axis a)
     return names[a];
 }
 
-/* Parses a number of bytes with an optional unit: 64KiB, 134MB. */
+/* Parses a number of bytes with an optional unit, such as 64KiB or 134MB, into
+ * *out; false: invalid. */
 static bool parse_bytes(const char *text, double *out)
 {
     static const struct {
@@ -186,7 +187,8 @@ static bool parse_bytes(const char *text, double *out)
     return false;
 }
 
-/* Parses a share: 1e-4 or 0.01%. */
+/* Parses a share of at most 0.5, such as 1e-4 or 0.01%, into *out; false:
+ * invalid. */
 static bool parse_share(const char *text, double *out)
 {
     const char *rest;
@@ -487,7 +489,8 @@ static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
         cli_print(c, ".\n");
 }
 
-/* Prints the results for people. */
+/* Prints the results as a readable table, with the common settings above it and
+ * the estimate's limits below. */
 static void print_text(cli *c, const grid *g, const lh_packet_link *links,
                        const lh_packet_result *results)
 {
@@ -503,7 +506,7 @@ static void print_text(cli *c, const grid *g, const lh_packet_link *links,
     print_omitted(c, g, links, results);
 }
 
-/* Adds a row's settings to its JSON object. */
+/* Adds the link settings of a table row to its JSON object. */
 static void add_settings(json_t *object, const lh_packet_link *l)
 {
     json_object_set_new(object, "gbps",
@@ -531,7 +534,8 @@ static void add_settings(json_t *object, const lh_packet_link *l)
                         json_string(lh_packet_control_name(l->control)));
 }
 
-/* Adds a row's results to its JSON object. */
+/* Adds the simulated times and packet counts of a table row to its JSON object.
+ * */
 static void add_result(json_t *object, const lh_packet_result *r)
 {
     const lh_packet_counters *k = &r->counters;
@@ -569,7 +573,7 @@ static void add_result(json_t *object, const lh_packet_result *r)
                             json_integer((json_int_t)counts[i].value));
 }
 
-/* Prints the results as JSON. */
+/* Prints the settings and results of all rows as JSON. */
 static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
                             const lh_packet_result *results)
 {

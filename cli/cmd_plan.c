@@ -258,8 +258,8 @@ static const cli_example examples[] = {
 
 /* --- report ------------------------------------------------------------- */
 
-/* Adds the plan's facts, alternatives, reasons and simulated timeline to the
- * report. */
+/* Fills in the report on a plan: key figures, alternatives, reasons and the
+ * simulated timeline. */
 static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
 {
     CLI_TRY(cli_plan_facts(c, p, report));
@@ -361,9 +361,9 @@ static lh_status plan_current(cli *c, const lh_job *job,
     return LH_OK;
 }
 
-/* Returns a copy of job `today` in which the layout, ZeRO stage and
- * recomputation are open, so that the planner decides them. torchtitan's time
- * for posting receives follows the schedule. */
+/* Returns a copy of the current job `today` in which layout, ZeRO stage and
+ * recomputation are not fixed, so that the planner decides them. When
+ * torchtitan posts receives, follows the new schedule. */
 static lh_job make_open_job(const lh_job *today)
 {
     lh_job job = *today;
@@ -488,8 +488,9 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
-/* Reads the job from the operand, or imports it with --from; also sets the
- * framework to plan for. */
+/* Reads the job from the operand, or imports another program's configuration
+ * with --from. *plan_for: the training program for which the plan must be
+ * executable. */
 static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     cli_input input;
@@ -504,8 +505,8 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Parses the --margin value: "5%" or a number in GiB, above 0. Returns false if
- * the text is invalid. */
+/* Parses the --margin value into `how`: "5%" of a GPU's memory, or a number in
+ * GiB; above 0. Returns false if the text is invalid. */
 static bool parse_margin(const char *text, lh_plan_options *how)
 {
     char *end;
@@ -574,7 +575,8 @@ static lh_status make_plan(cli *c, planning_result *m)
     return status;
 }
 
-/* Writes the plan and its report, and prints the parts that --show selects. */
+/* Writes the plan and its report to the requested files, and prints the parts
+ * of the plan in the bit set `parts` (--show). */
 static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
 {
     const settings *s = c->settings;
@@ -610,7 +612,8 @@ static bool has_needs(const lh_memory_needs *needs)
     return needs->gpu_gib > 0 || needs->nodes;
 }
 
-/* Returns a layout that would fit in memory as JSON; NULL: out of memory. */
+/* Returns one layout that would fit in memory, with its changed settings, as
+ * JSON; NULL: out of memory. */
 static json_t *fitting_layout_json(const lh_fitting_layout *at)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tensor",
@@ -655,7 +658,8 @@ static lh_status write_needs(cli *c, const lh_memory_needs *needs)
         c, json_pack("{s:s, s:o}", "error", c->err.text, "memory_needs", all));
 }
 
-/* Runs 'longhaul plan' and frees its results. */
+/* Runs 'longhaul plan', which finds the fastest or cheapest layout and schedule
+ * for a job, and frees its results. */
 static lh_status run_plan(cli *c)
 {
     const settings *s = c->settings;

@@ -82,8 +82,8 @@ static const cli_example examples[] = {
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
                                     "chunk"};
 
-/* Prints the measured times and memory of each part (layer, embedding, head)
- * as a table; `path`: the file written. */
+/* Prints a table of the measured times and memory of each model part (layer,
+ * embedding, head); `path`: the file to which the profile was written. */
 static void print_text(cli *c, const lh_profile *p, const char *path)
 {
     char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];

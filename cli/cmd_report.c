@@ -68,8 +68,8 @@ typedef struct source {
     lh_trace *trace; /* from a trace file */
 } source;
 
-/* Frees the trace, the view (schedule and timeline) and the pipeline or plan of
- * an input file. */
+/* Frees the data of one input file: its trace, its schedule and timeline, and
+ * its pipeline or plan. */
 static void source_fini(source *s)
 {
     lh_trace_free(s->trace);
@@ -123,8 +123,8 @@ static lh_status read_source(cli *c, const char *path, source *out)
     return status;
 }
 
-/* Adds a plan's facts and alternatives, and the input's timeline with this
- * label, to the report. */
+/* Adds a plan's facts and alternatives, if the input is a plan, and the input's
+ * timeline called `label` to the report. */
 static lh_status add_source(cli *c, const source *s, const char *label,
                             lh_report *report)
 {
@@ -146,8 +146,8 @@ static lh_status add_named(cli *c, const source *s, const char *name,
     return add_source(c, s, name, report);
 }
 
-/* Adds a file to the report. If it is the `first` and a plan, the page has
- * what-if controls. */
+/* Adds the file at `path` to the report. If it is the `first` one and a plan,
+ * the page gets controls for what-if questions. */
 static lh_status add_file(cli *c, const char *path, bool first,
                           lh_report *report)
 {
@@ -163,7 +163,8 @@ static lh_status add_file(cli *c, const char *path, bool first,
     return status;
 }
 
-/* Adds two files: two plans side by side, anything else in sequence. */
+/* Adds two files to the report: two plans side by side with their differences,
+ * other files one after the other. */
 static lh_status add_two_files(cli *c, lh_report *report)
 {
     static const source none;

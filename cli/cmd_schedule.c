@@ -382,8 +382,9 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     return LH_OK;
 }
 
-/* Runs a scheduling method, or all of them with "auto"; sets schedule, bound,
- * name and wall time. */
+/* Runs the scheduling method of the options, or all of them with "auto" (the
+ * fastest is kept); sets w's schedule, lower bound, method name and wall time.
+ * */
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
@@ -466,8 +467,8 @@ static double compute_gap(const work *w)
                            : 0;
 }
 
-/* Prints the schedule and its numbers as JSON; an infeasible problem sets the
- * exit code. */
+/* Prints the schedule, its times and the solver's statistics as JSON; if no
+ * schedule is feasible, sets the exit code. */
 static lh_status print_json(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -521,7 +522,8 @@ static void print_memory(cli *c, const work *w)
                   cli_memory_text(p->limit_bound, unit, b));
 }
 
-/* Prints the schedule's method, makespan, bound, gap, bubble and memory. */
+/* Prints the schedule's method, makespan, lower bound, gap, idle time and
+ * memory as text. */
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;

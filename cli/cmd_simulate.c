@@ -174,7 +174,7 @@ static lh_simulated make_simulated(const work *w, const settings *s)
                           .objective = (lh_solve_objective)s->model.objective};
 }
 
-/* Prints the simulation as JSON. */
+/* Prints the simulation's results as JSON. */
 static lh_status print_json(cli *c, const work *w)
 {
     const lh_simulated all = make_simulated(w, c->settings);
@@ -435,7 +435,8 @@ static lh_status report_jitter(cli *c, const work *w, lh_report *report)
     return w->jitter.samples ? cli_jitter_report(c, &varied, report) : LH_OK;
 }
 
-/* Adds facts, timeline, jitter and what-if data to the report. */
+/* Fills in the report on a simulation: key figures, timeline, histogram of
+ * random iterations, and data for what-if questions. */
 static lh_status fill_report(cli *c, const work *w, lh_report *report)
 {
     char time[CLI_TIME_TEXT];
@@ -493,7 +494,8 @@ static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
                           out, &c->err);
 }
 
-/* Simulates the schedule under random delays; stores the statistics in `w`. */
+/* Simulates the schedule many times under the random delays of --jitter, and
+ * stores the statistics in `w`. */
 static lh_status sample_jitter(cli *c, work *w)
 {
     const settings *s = c->settings;

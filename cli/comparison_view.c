@@ -105,8 +105,8 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x)
     return get_x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-/* Returns a contender's outcome at `point` of the x axis on curve sheet
- * `which`. */
+/* Returns contender `contender`'s result at point `point` of the x axis in
+ * curve sheet `which` (a set of curves for one transfer time). */
 static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                                      uint32_t point, uint32_t contender)
 {
@@ -115,7 +115,8 @@ static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                : lh_comparison_at(x->all, 0, point, contender);
 }
 
-/* Writes the x axis's label and the title of curve sheet `which` to *out. */
+/* Writes the x axis's label and the title of curve sheet `which` (a set of
+ * curves for one transfer time) to *out. */
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
@@ -193,8 +194,8 @@ static int compute_sheet_width(const cli_comparison *x, char *along,
     return len > width ? len : width;
 }
 
-/* Prints points first..first+count-1 in curve sheet `which`, a row per
- * contender. */
+/* Prints a table of the points first..first+count-1 in curve sheet `which`: a
+ * row per contender, a column per point. */
 static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
 {

@@ -21,7 +21,8 @@ typedef struct cli_comparison {
 /* Checks whether the comparison is a sweep over link delays. */
 bool cli_comparison_is_sweep(const cli_comparison *x);
 
-/* Prints the comparison as text. */
+/* Prints the comparison as text: a ranking, or one sheet of curves per transfer
+ * time for a sweep. */
 lh_status cli_comparison_text(cli *c, const cli_comparison *x);
 /* Curves over latency at one transfer value (or over transfer if latency is
  * constant). Points into the comparison and to `room`; free with
@@ -36,10 +37,11 @@ typedef struct cli_curves {
 /* Counts the sheets (sets of curves) as which a sweep is printed: one per
  * transfer time, or one if the x axis is the transfer time. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
-/* Builds sheet number `which` for a sweep's curves. */
+/* Builds the curves of sheet `which` (0 to cli_comparison_n_curves() - 1) of a
+ * sweep, for plots and reports. Release with cli_curves_fini(). */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out);
-/* Frees a sheet's curves. */
+/* Frees the curves of a sheet. */
 void cli_curves_fini(cli_curves *curves);
 
 #endif

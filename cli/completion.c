@@ -19,7 +19,8 @@ static bool takes_files(const cli_option *o)
            o->words == CLI_WORDS_METHODS_OR_FILES;
 }
 
-/* Writes the bash code that completes an option's argument. */
+/* Writes the bash code that completes the argument of option `o`: its choices,
+ * a list of words, or file names. */
 static void put_bash_words(FILE *out, const cli_option *o)
 {
     if (o->type == CLI_CHOICE) {
@@ -55,7 +56,7 @@ static void put_bash_option(FILE *out, const cli_command *k,
     fputs("\n            return ;;\n", out);
 }
 
-/* Writes the bash completion script. */
+/* Writes the complete bash completion script for all commands and options. */
 static void put_bash(FILE *out)
 {
     fputs("# bash completion for longhaul, made from the program's tables\n"
@@ -111,7 +112,8 @@ static void put_short_help(FILE *out, const char *help)
     }
 }
 
-/* Writes an option as an argument for zsh's _arguments. */
+/* Writes option `o`, with its help and its argument, in the form that zsh's
+ * _arguments expects. */
 static void put_zsh_option(FILE *out, const cli_option *o)
 {
     fputs(" \\\n            '", out);
@@ -157,7 +159,7 @@ static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
             what, what);
 }
 
-/* Writes the zsh completion script. */
+/* Writes the complete zsh completion script for all commands and options. */
 static void put_zsh(FILE *out)
 {
     fputs("#compdef longhaul\n"
@@ -215,7 +217,7 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
     fputs("'\n", out);
 }
 
-/* Writes the fish completion script. */
+/* Writes the complete fish completion script for all commands and options. */
 static void put_fish(FILE *out)
 {
     fputs("# fish completion for longhaul, made from the program's tables\n",

@@ -31,9 +31,9 @@ typedef struct cli_paths {
     lh_pipeline *pipeline; /* pipeline with these paths; NULL: not given */
 } cli_paths;
 
-/* Checks whether sends or receives block under the options. Otherwise direct
- * and delegated sends (by a helper thread through host memory) are equivalent
- * as long as copies take no time. */
+/* Checks whether sends or receives can block under the options. Otherwise
+ * direct sends and delegated ones (by a helper thread through host memory) give
+ * equal times, unless copies take time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
 /* Fails with a usage error if --path (`text`; NULL: not given) would not change
  * the simulation: no send blocks under `model`, and copies take no time
@@ -48,8 +48,8 @@ lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
-/* Sets each link's data path (direct or delegated sends) in `model` from
- * out->delegation, which was read before. */
+/* Sets in `model` each link's data path, direct or delegated sends (by a helper
+ * thread through host memory), from out->delegation for this pipeline. */
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                           cli_paths *out);
 /* Frees the link flags and the pipeline from cli_paths_read(). */

@@ -25,8 +25,8 @@ static double compute_shown_percent(int64_t predicted, int64_t measured)
     return cli_round_for_text(compute_percent(predicted, measured), 2);
 }
 
-/* Prints number and mean times of one kind of operation in both traces;
- * nothing if there is none. */
+/* Prints the number and the mean predicted and measured times of one kind of
+ * operation, called `name`; nothing if neither trace has any. */
 static void print_kind(cli *c, const char *name, const lh_trace_share *k)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
@@ -37,8 +37,8 @@ static void print_kind(cli *c, const char *name, const lh_trace_share *k)
                   compute_shown_percent(k->predicted_ns, k->measured_ns));
 }
 
-/* Prints the median iteration time and the iterations that differ most from
- * the prediction. */
+/* Prints the median measured iteration time, and the iterations in `log` that
+ * differ most from the prediction. */
 static void print_iterations(cli *c, const lh_trace_difference *d,
                              const lh_run_log *log)
 {

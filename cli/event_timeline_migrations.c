@@ -85,8 +85,8 @@ static uint32_t count_moved(const lh_emulation *emulation,
     return n;
 }
 
-/* Returns migration i of kind `what` (host exchange or layer migration) in a
- * form common to both; its arrays stay with the emulation. */
+/* Returns migration number `i` of kind `what` (host exchange or layer
+ * migration) as a struct common to both, whose arrays the emulation owns. */
 static migration find_migration(const lh_emulation *emulation,
                                 cli_migration_kind what, uint32_t i)
 {

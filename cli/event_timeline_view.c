@@ -76,16 +76,16 @@ static const char *get_schedule_name(const event_run *p, const char *name)
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
 }
 
-/* Returns a data path's name: direct or delegated sends. The direct path has
- * the name that fits the model's options. */
+/* Returns a data path's display name; for direct sends the name that
+ * cli_data_path_name() gives under the model's options. */
 static const char *get_path_name(const event_run *p, lh_data_path path)
 {
     return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(p->model)
                                        : lh_data_path_name(path);
 }
 
-/* Returns the schedule and data path in effect at a step: those of the
- * emulation or, without adaptation, the view's schedule. */
+/* Returns the schedule and data path in effect at a step: the emulation's or,
+ * without --adapt, the view's schedule. */
 static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
@@ -93,8 +93,8 @@ static lh_emulated_step get_step(const event_run *p, uint32_t step)
                         : (lh_emulated_step){.name = p->view->method};
 }
 
-/* Returns iteration `step` as JSON: time, schedule, path, slow parts and
- * migrations. */
+/* Returns iteration `step` as JSON: time, schedule, data path, slow links and
+ * devices, and migrations before it. */
 static json_t *step_json(const event_run *p, uint32_t step)
 {
     lh_emulated_step was = get_step(p, step);
@@ -549,8 +549,8 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
     return LH_OK;
 }
 
-/* Simulates all iterations, adds after_ns to each, and writes and prints the
- * results. */
+/* Simulates all iterations, with or without --adapt, adds after_ns (time after
+ * the pipeline) to each, and writes and prints the results. */
 static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);

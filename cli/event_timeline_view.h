@@ -48,8 +48,8 @@ lh_status cli_event_timeline_read(cli *c, const char *path,
 json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
-/* Formats the links and devices that are slow in a state (set of active events)
- * of the event timeline into `text`, which it returns. */
+/* Formats the links and devices that are slow in state number `state` of the
+ * event timeline (set of active events) into `text`, which it returns. */
 char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
                     char *text);
 
@@ -67,7 +67,7 @@ typedef struct cli_slow_spans {
  * and devices are slow, for the chart. */
 lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *timeline,
                               uint64_t first, uint64_t n, cli_slow_spans *out);
-/* Frees the ranges of slow iterations. */
+/* Frees the ranges of iterations with slow links or devices. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
 /* Writes the iteration time chart to `path`. */
 lh_status cli_write_event_timeline(cli *c,
@@ -111,12 +111,13 @@ typedef enum cli_migration_kind {
 /* Fails with a usage error if --replicas (`replicas`; 0: not given) is given
  * with a plan, which has its own replica count. `plan` NULL: none. */
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
-/* Builds the host placement from --replicas. */
+/* Builds the model of hosts that exchange places, for the pipeline and as many
+ * replicas as --replicas gives. */
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
                               const lh_pipeline *pipeline,
                               lh_host_placement **out);
-/* Builds the layer partition from --layers; *layer_ns: duration of migrating
- * one layer. */
+/* Builds the model of pipelines with other layers per chunk from --layers;
+ * *layer_ns: duration of migrating one layer. */
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,
                            int64_t *layer_ns);

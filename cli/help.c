@@ -114,7 +114,8 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     print_wrapped(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
-/* Prints a list of words with their explanations, under its title. */
+/* Prints a list of words with their explanations, under its title, wrapped
+ * before `width`; nothing for other kinds of words. */
 static void print_words(FILE *out, cli_words words, uint32_t width)
 {
     char text[CLI_ABOUT_TEXT];
@@ -126,8 +127,8 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     }
 }
 
-/* Prints the options in a command's help groups; `all`, or a command without
- * groups: every option in one list. */
+/* Prints the command's options in groups, wrapped before `width`; with `all`,
+ * or for a command without groups, every option in one list. */
 static void print_options(FILE *out, const cli_command *k, bool all,
                           uint32_t width)
 {

@@ -35,8 +35,8 @@ const char *cli_given_import_option(const cli *c)
     return NULL;
 }
 
-/* Reads --cluster as a job that defines the machines; fails if other options
- * define them too. */
+/* Reads the --cluster file, a job that defines the machines, into *out; fails
+ * if other options define machines too. */
 static lh_status read_cluster(cli *c, const char *path, lh_job **out)
 {
     cli_input input;
@@ -96,8 +96,8 @@ static lh_status read_model(cli *c, const char *name, named_model *m)
     return status;
 }
 
-/* Checks whether the operand is an argument list: it contains spaces or begins
- * with a dash. */
+/* Checks whether the operand is a list of arguments rather than a file name: it
+ * contains spaces or begins with a dash. */
 static bool is_list(const char *operand)
 {
     struct stat info;

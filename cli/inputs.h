@@ -28,7 +28,8 @@ typedef struct cli_input {
 lh_status cli_input_open(cli *c, const char *path, cli_input *out);
 /* Frees an input and its text. */
 void cli_input_close(cli_input *input);
-/* Reads an input as a pipeline. */
+/* Reads an opened input as a pipeline; *out is the caller's. Errors name the
+ * file. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
 /* Checks whether the file declares a known kind other than `kind`; false for
  * files without kind or with an unknown one, which the parser rejects. */
@@ -200,7 +201,7 @@ char *cli_grouped_text(double number, char *buffer);
 /* Returns the highest peak memory among the devices, in the pipeline's unit;
  * *device (may be NULL) receives that device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-/* Returns the monotonic clock's time, in seconds. */
+/* Returns the time of the monotonic clock, in seconds. */
 double cli_monotonic_seconds(void);
 
 #endif

@@ -33,7 +33,8 @@ static bool read_event(const char *text, double *rate, double *factor,
            cli_parse_real(at + 1, factor, rest);
 }
 
-/* Reads one KEY=VALUE part from --jitter; *rest: the text after it. */
+/* Reads one KEY=VALUE part of --jitter into `out`; *rest: the text after it.
+ * Fails with a usage error if it is invalid. */
 static lh_status read_part(cli *c, const char *text, lh_jitter *out,
                            const char **rest)
 {

@@ -14,7 +14,8 @@
 lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
                      uint64_t message_bytes, lh_pipeline **out);
 
-/* Copies the pipeline with all durations divided by `speed`. */
+/* Copies the pipeline with all durations divided by `speed` into *out, which
+ * the caller frees. */
 lh_status cli_scale_speed(cli *c, const lh_pipeline *pipeline, uint32_t speed,
                           lh_pipeline **out);
 

@@ -18,7 +18,8 @@ static const cli_command *find_command(const char *name)
     return NULL;
 }
 
-/* Prints the error, unless it is printed already; returns the exit status. */
+/* Prints the error in `c`, unless it has been printed already; returns the
+ * program's exit status for it. */
 static int report_error(const cli *c)
 {
     cli_progress_end();
@@ -84,8 +85,8 @@ static lh_status fail_unknown_command(cli *c, const char *name)
     return cli_usage(c, "unknown command '%.60s'", name);
 }
 
-/* Generates pages for the build: `__generate man [COMMAND]`, `__generate bash`
- * and so on. */
+/* Writes generated files for the build: `__generate man [COMMAND]` manual
+ * pages, `__generate bash`, zsh or fish completions. */
 static lh_status generate(cli *c, int argc, char **argv)
 {
     const char *what = argc > 0 ? argv[0] : "";
@@ -100,7 +101,8 @@ static lh_status generate(cli *c, int argc, char **argv)
     return LH_OK;
 }
 
-/* Runs the command that the first argument names, or prints help or version. */
+/* Runs the command that the first argument names, or prints the program's help
+ * or version. */
 static lh_status dispatch(cli *c, int argc, char **argv)
 {
     if (argc < 2)

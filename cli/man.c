@@ -50,7 +50,8 @@ static void put_roff(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Writes a manual page's head: date, title and description. */
+/* Writes the head of a manual page: date, `title`, `name` and the one-line
+ * description `about`. */
 static void print_man_head(FILE *out, const char *title, const char *name,
                            const char *about)
 {
@@ -104,7 +105,7 @@ static void put_man_examples(FILE *out, const cli_command *k)
     }
 }
 
-/* Writes the section EXIT STATUS. */
+/* Writes the manual section EXIT STATUS, which is the same for all commands. */
 static void put_man_status(FILE *out)
 {
     fputs(".Sh EXIT STATUS\n"
@@ -138,7 +139,8 @@ static void put_man_commands(FILE *out)
     fputc('\n', out);
 }
 
-/* Writes a section with a list of words and their explanations. */
+/* Writes a manual section with a list of words (methods, engines and others)
+ * and their explanations. */
 static void put_man_words(FILE *out, cli_words words)
 {
     char text[CLI_ABOUT_TEXT];
@@ -153,8 +155,8 @@ static void put_man_words(FILE *out, cli_words words)
     fputs(".El\n", out);
 }
 
-/* Converts "PIPELINE|PLAN [SCHEDULE]" to ".Ar PIPELINE | PLAN" and ".Op Ar
- * SCHEDULE". */
+/* Converts a command's operands, "PIPELINE|PLAN [SCHEDULE]", to mdoc macros:
+ * ".Ar PIPELINE | PLAN" and ".Op Ar SCHEDULE". */
 static void put_man_operands(FILE *out, const char *operands)
 {
     if (!operands)
@@ -171,7 +173,7 @@ static void put_man_operands(FILE *out, const char *operands)
     fputc('\n', out);
 }
 
-/* Writes a command's manual page. */
+/* Writes the complete manual page of command `k`. */
 static void put_man_command(FILE *out, const cli_command *k)
 {
     char title[64];
@@ -198,7 +200,7 @@ static void put_man_command(FILE *out, const cli_command *k)
     fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);
 }
 
-/* Writes the program's manual page. */
+/* Writes the complete manual page of the program, with its list of commands. */
 static void put_man_main(FILE *out)
 {
     print_man_head(out, "longhaul", "longhaul",

@@ -21,7 +21,7 @@ static uint32_t find_slowest_replica(const lh_recording *recording)
     return slowest;
 }
 
-/* Writes the pipeline to `path`. */
+/* Writes the measured pipeline as a file to `path`. */
 static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 {
     char *text = NULL;

@@ -111,7 +111,7 @@ lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
     return status;
 }
 
-/* Writes the certificate to `path`. */
+/* Writes the certificate (proof of a lower bound) to `path`. */
 static lh_status write_certificate(cli *c, const char *path,
                                    const lh_certificate *certificate)
 {

@@ -81,11 +81,12 @@ typedef struct cli_search {
         .words = CLI_WORDS_FILES                                               \
     }
 
-/* Rejects unknown engine names in --without. */
+/* Fails with a usage error if --without names an unknown engine (algorithm of
+ * the exact solver). */
 lh_status cli_check_engines(cli *c, const cli_search *search);
-/* Converts the command-line settings to solver options; sub_blocks: parts per W
- * pass. *start (release with lh_schedule_free()) is the initial schedule, to
- * which out->start points. */
+/* Converts the command line's settings to solver options in *out. `sub_blocks`:
+ * parts per W pass. *start: the initial schedule from --start, to which
+ * out->start points; release it with lh_schedule_free(). */
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
@@ -103,9 +104,9 @@ void cli_search_end(void);
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
-/* Repeats the proof for a solution from cli_solve() and writes it to the file
- * search->certificate. sub_blocks: parts per W pass. *kind (may be NULL) is set
- * to the proof's kind; static storage. */
+/* Repeats the proof of a solution from cli_solve() so that it can be checked,
+ * and writes it to the file search->certificate. sub_blocks: parts per W pass.
+ * *kind (may be NULL): the proof's kind, static storage. */
 lh_status cli_write_certificate(cli *c, const cli_search *search,
                                 const cli_model *model, uint32_t sub_blocks,
                                 const lh_pipeline *pipeline,

@@ -50,7 +50,8 @@ const cli_option cli_common_options[] = {
 const uint32_t cli_n_common_options =
     sizeof cli_common_options / sizeof *cli_common_options;
 
-/* Finds an option by `name`'s first `len` bytes; NULL: none. */
+/* Finds the option called `name` (`len` bytes) among the `count` options; NULL:
+ * none. */
 static const cli_option *find_in(const cli_option *options, uint32_t count,
                                  const char *name, size_t len)
 {

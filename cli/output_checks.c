@@ -184,7 +184,7 @@ static named_file *resolve_all_files(cli *c, uint32_t *n)
     return all;
 }
 
-/* Frees a list of named files. */
+/* Frees the n named files and their resolved paths. */
 static void release_files(named_file *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -262,7 +262,8 @@ static lh_status check_default(cli *c, const char *path)
                      path, c->command->name);
 }
 
-/* Checks that the output files of the options can be written. */
+/* Fails unless every output file named by the `count` options can be created or
+ * overwritten. */
 static lh_status check_writable(cli *c, const cli_option *options,
                                 uint32_t count, const void *settings)
 {

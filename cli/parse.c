@@ -156,7 +156,8 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     return LH_OK;
 }
 
-/* Stores default values for all options that have one. */
+/* Stores in the command's settings the default value of each of the `count`
+ * options that has one. */
 static lh_status store_presets(cli *c, const cli_option *options,
                                uint32_t count)
 {
@@ -227,7 +228,8 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
     return LH_OK;
 }
 
-/* Checks the operand count; any number is allowed with help or version. */
+/* Fails with a usage error unless the operand count is one that the command
+ * accepts; any count is allowed with --help or --version. */
 static lh_status count_operands(cli *c)
 {
     const cli_command *k = c->command;

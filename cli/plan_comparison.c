@@ -123,8 +123,8 @@ static void add_bytes(pair *p, const char *group, const char *name,
 
 /* --- groups ------------------------------------------------------------- */
 
-/* Appends the rows for model, cluster and time source: plans for different jobs
- * may differ for these reasons alone. */
+/* Appends rows about the jobs to the comparison: model, cluster and source of
+ * times, since plans for different jobs may differ for these reasons alone. */
 static void add_job(pair *p)
 {
     static const char *const group = "job";
@@ -283,8 +283,9 @@ static void add_memory(pair *p)
                   NEITHER);
 }
 
-/* Computes the data that a plan sends between datacenters per iteration, in GB:
- * *messages for the pipeline, *data for data parallelism, and *experts. */
+/* Computes the GB per iteration that a plan sends between datacenters:
+ * *messages by the pipeline, *data by data parallelism, *experts by expert
+ * parallelism. */
 static void count_sent(const lh_plan *plan, double *messages, double *data,
                        double *experts)
 {

@@ -183,7 +183,8 @@ static void format_next(const lh_plan *p, char *text, size_t room)
 
 /* --- recommendation ----------------------------------------------------- */
 
-/* Formats the first sentence: what to train on which GPUs. */
+/* Formats the first sentence of the decision: the model to train, the GPUs to
+ * use, and in which of the n_sites datacenters. */
 static void format_what(const lh_plan *p, const lh_report_site *sites,
                         uint32_t n_sites, char *text, size_t room)
 {
@@ -248,7 +249,8 @@ static void format_degrees(const lh_plan *p, char *text, size_t room)
              l->schedule, *sites ? "; " : "", sites);
 }
 
-/* Formats the second sentence: time, throughput and cost, and their error. */
+/* Formats the second sentence of the decision: iteration time, throughput and
+ * cost, and the error of modelled times. */
 static void format_result(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *b = &p->best;
@@ -422,7 +424,8 @@ static void format_mark(const lh_plan *p, uint32_t i, char *text, size_t room)
         snprintf(text, room, "this plan");
 }
 
-/* Fills in the points of the Pareto front and their marks. */
+/* Fills in the points of the Pareto front (time, cost, memory) with their
+ * remarks, in arrays of `l`. */
 static void fill_tradeoffs(const lh_plan *p, const lists *l,
                            lh_report_decision *d)
 {

@@ -59,7 +59,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
     cli_wrap(c, "breakdown", "%s", text);
 }
 
-/* Returns the sum over all memory parts on a device, in bytes. */
+/* Returns the sum of all kinds of memory on a device, in bytes. */
 static int64_t sum_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
@@ -79,8 +79,8 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
 /* Number of parts of a GPU's memory. */
 enum { MEMORY_PARTS = 6 };
 
-/* Formats " (80 GiB less 6 % reserve)" for the GPU whose memory limit is the
- * tightest. */
+/* Formats the memory limit of the GPU with the tightest one, as in " (80 GiB
+ * less 6 % reserve)", into `text`, which it returns; "" without a reserve. */
 static const char *format_reserve(const lh_plan *p, char *text, size_t size)
 {
     const lh_gpu *gpu = NULL;
@@ -391,8 +391,9 @@ static lh_status add_no_gain(cli *c, const lh_link_advice *a, lh_report *report)
     return len ? lh_report_add_cells(report, 6, cells, &c->err) : LH_OK;
 }
 
-/* Adds a table with the network settings advised for link `first` of the plan,
- * and for the links with the same traffic and advice, to the report. */
+/* Adds a table with the network settings advised for the plan's link number
+ * `first`, and for all links with the same traffic and advice, to the report.
+ * */
 static lh_status add_link(cli *c, const lh_plan *p, uint32_t first,
                           lh_report *report)
 {
@@ -446,7 +447,8 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
     return lh_report_add_sweep(report, &sweep, &c->err);
 }
 
-/* Adds the peak memory by kind on each pipeline rank's device to the report. */
+/* Adds a table of the peak memory by kind on each pipeline rank's device to the
+ * report. */
 static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {

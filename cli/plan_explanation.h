@@ -11,8 +11,8 @@
 /* Splits an iteration into its parts; the optimizer and later steps come last.
  */
 enum { CLI_BREAKDOWN_PARTS = 10 };
-/* Fills in the iteration breakdown's parts (compute, communication, stalls) for
- * a report. */
+/* Fills in parts[], the parts of the iteration's time (compute, communication,
+ * stalls and others) with names and ns, for a report. */
 void cli_breakdown_parts(const lh_plan_breakdown *account,
                          lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
 
@@ -21,8 +21,8 @@ void cli_plan_breakdown(cli *c, const lh_plan *p);
 /* Prints the fullest device's memory breakdown; nothing if the plan has
  * none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
-/* Returns the memory on the device with the least free memory, whose peak and
- * limit the plan reports; NULL: not in the plan. */
+/* Returns the memory by kind on the device with the least free memory, whose
+ * peak and limit the plan reports; NULL: the plan has no memory by kind. */
 const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
 /* Prints the best alternative plan for each search dimension (degrees,
  * placement, schedule). */

@@ -190,8 +190,8 @@ static void print_result(cli *c, const lh_plan *p)
                  p->outside_search_space);
 }
 
-/* Checks whether a part is printed only on request: the link settings are long
- * and rarely needed. */
+/* Checks whether part number `part` of the output is printed only with --show,
+ * because it is long and rarely needed (the link settings). */
 static bool is_printed_on_request(uint32_t part)
 {
     return parts[part].print == cli_plan_network;
@@ -230,8 +230,8 @@ static uint32_t count_lines(const char *text)
     return n;
 }
 
-/* Prints `text`'s first `most` lines. If lines are missing, the last printed
- * one states their number instead. */
+/* Prints the first `most` lines of `text`. If lines are left out, the last
+ * printed line states their number instead. */
 static void print_first(cli *c, const char *text, uint32_t most)
 {
     const uint32_t n = count_lines(text), shown = n <= most ? n : most - 1;
@@ -281,8 +281,9 @@ static void print_gain(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_network_gain(c, p);
 }
 
-/* Prints a part on the plan's screen in at most `most` lines: print() gets as
- * many complete table rows, at most `rows`, as fit. Returns the line count. */
+/* Prints one part of the plan's screen in at most `most` lines: the callback
+ * print() gets as many complete table rows, at most `rows`, as fit. Returns the
+ * number of lines printed. */
 static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
                                    uint32_t rows, uint32_t most)
 {

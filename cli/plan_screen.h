@@ -65,8 +65,8 @@ void cli_plan_sites(cli *c, const lh_plan *plan);
 void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
 /* Prints the options of the training program that gain more than 1 %. */
 void cli_plan_flags_gain(cli *c, const lh_plan *plan);
-/* Prints the iteration time with each option of the training program changed.
- */
+/* Prints a table of the iteration time with each single option of the training
+ * program changed. */
 void cli_plan_flags(cli *c, const lh_plan *plan);
 /* Adds the table of cli_plan_flags(), the iteration time with each option of
  * the training program changed, to the report; nothing if the plan has none. */
@@ -107,7 +107,8 @@ lh_status cli_plan_decision(cli *c, const lh_plan *plan, lh_report *report);
 
 /* --- parts -------------------------------------------------------------- */
 
-/* Prints the evaluated layouts. */
+/* Prints a table of the evaluated layouts, with times and reasons, the plan's
+ * first. */
 void cli_plan_layouts(cli *c, const lh_plan *plan);
 /* Prints the evaluated schedules for the plan's layout. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);

@@ -107,8 +107,8 @@ static bool count_gpus(const lh_plan *p, uint32_t *used)
     return l->sites || p->job->n_datacenters == 1;
 }
 
-/* Appends the GPUs in use, each type once: "256 h100-sxm, 128 a100-80g".
- * used[]: number per datacenter. */
+/* Appends the GPUs in use by type, each type once: "256 h100-sxm, 128
+ * a100-80g". used[d]: number in datacenter d. */
 static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
 {
     const lh_datacenter *all = p->job->datacenters;
@@ -314,8 +314,8 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
     }
 }
 
-/* Appends `stages` stages from `first` on, their replicas and layers: "stages
- * 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
+/* Appends `stages` pipeline stages from `first` on with their replicas and
+ * model layers: "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
 static void add_part(words *w, const lh_plan *p, uint32_t first,
                      uint32_t stages, uint32_t replicas)
 {
@@ -332,8 +332,8 @@ static void add_part(words *w, const lh_plan *p, uint32_t first,
     add_layers(w, p, first, stages);
 }
 
-/* Appends the stages and replicas that run in a datacenter, or that it is
- * idle. */
+/* Appends the pipeline stages and replicas that run in a datacenter, or that it
+ * is idle. */
 static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
 {
     const lh_layout *l = &p->best.layout;

@@ -153,8 +153,8 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
 
 /* --- report ------------------------------------------------------------- */
 
-/* Adds a row for choice `x` (schedule, placement) to the report's table, with
- * its layout if `with_layout`. */
+/* Adds a row for choice `x` (an evaluated plan: schedule, placement, times) to
+ * the report's table, with its layout if `with_layout`. */
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {

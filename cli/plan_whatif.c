@@ -245,7 +245,8 @@ static void add_break_even(cli_table *t, const lh_plan *p,
     cli_table_note(t, note);
 }
 
-/* Formats the links of a range, "west-east", into `text`, which it returns. */
+/* Formats the links to which range `r` of values applies, as in "west-east",
+ * into `text`, which it returns. */
 static const char *name_links(const lh_job *job, const lh_plan_range *r,
                               char *text, size_t room)
 {
@@ -259,8 +260,9 @@ static const char *name_links(const lh_job *job, const lh_plan_range *r,
     return text;
 }
 
-/* Adds a table row for one link quantity (latency, bandwidth), with notes for
- * its break-even factors. */
+/* Adds a table row for one link quantity (latency or bandwidth): the range of
+ * values in which the plan stays the best, with notes about the plans beyond.
+ * */
 static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
@@ -299,7 +301,8 @@ const char *cli_sensitivity_text(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
-/* Fills a table with the ranges of all link quantities. */
+/* Fills a table with, for each link quantity, the range of values in which the
+ * plan stays the best. */
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#stays from",

@@ -42,8 +42,8 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan);
 /* Adds what-if answers and break-even values to a report. */
 lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);
 
-/* Formats the first answers to --what-if in one sentence into `text`, which it
- * returns; "": no questions. */
+/* Formats the answers to the first --what-if questions as one sentence into
+ * `text`, which it returns; "": no questions. */
 const char *cli_whatif_text(const lh_plan *plan, char *text, size_t room);
 /* Formats, for every link quantity, the range of values in which the plan's
  * layout stays the best into `text`, which it returns; in parentheses: the end

@@ -250,8 +250,9 @@ static uint64_t count_cases(const parser *p, uint32_t list)
     return n;
 }
 
-/* Fills in a list's question number q, a combination of its values; the last
- * item's values vary fastest. */
+/* Fills in question number q of --what-if list number `list`: its combination
+ * of values, of which the last quantity's vary fastest. `changes`, `text`: its
+ * memory. */
 static void fill_question(const parser *p, uint32_t list, uint64_t q,
                           lh_link_change *changes, char *text,
                           lh_plan_whatif_question *out)

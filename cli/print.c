@@ -151,8 +151,8 @@ static void print_untrusted(FILE *out, const conversion *x, const char *text)
         free(shown);
 }
 
-/* Reads a field width or precision, or takes it from the arguments for '*';
- * returns the rest. */
+/* Reads a field width or precision of a printf() format at `at` into *out, from
+ * `args` for '*'; returns the rest of the format. */
 static const char *read_number(const char *at, va_list *args, int *out)
 {
     if (*at == '*') {
@@ -164,7 +164,8 @@ static const char *read_number(const char *at, va_list *args, int *out)
     return at;
 }
 
-/* Parses a conversion after '%'; returns the position behind it. */
+/* Parses a printf() conversion after '%', with `*` widths from `args`, into
+ * *out; returns the position behind it. */
 static const char *read_conversion(const char *at, va_list *args,
                                    conversion *out)
 {
@@ -187,7 +188,8 @@ static const char *read_conversion(const char *at, va_list *args,
     return at + n + 1;
 }
 
-/* Prints an argument that is a number or character, and so needs no escapes. */
+/* Prints the next argument by conversion `x`, a number or character, which
+ * needs no escaping. */
 static void print_trusted(FILE *out, const conversion *x, va_list *args)
 {
     char format[32];
@@ -209,7 +211,8 @@ static void print_trusted(FILE *out, const conversion *x, va_list *args)
                                    : va_arg(*args, intmax_t));
 }
 
-/* Formats like printf() to a file, with control characters of texts escaped. */
+/* Prints like vfprintf() to `out`, with control characters and invalid UTF-8 in
+ * text arguments escaped. */
 static void print_all(FILE *out, const char *format, va_list *args)
 {
     while (*format) {
@@ -240,8 +243,8 @@ void cli_print(cli *c, const char *format, ...)
     va_end(args);
 }
 
-/* Prints a line on standard error in one write, since other processes may
- * write to the same terminal. */
+/* Prints a formatted line on standard error in one write, since other processes
+ * may write to the same terminal. */
 static void print_stderr_line(const char *format, va_list *args)
 {
     char *text = NULL;

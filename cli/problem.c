@@ -22,7 +22,8 @@ typedef struct plan_progress {
     uint64_t n_closed; /* layouts closed at the last call */
 } plan_progress;
 
-/* Shows the planner's progress at intervals; returns true after an interrupt
+/* Shows that the planner has evaluated `done` of `total` layouts, and best_ns,
+ * the best iteration time so far; returns true after an interrupt, to stop it
  * (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total,
                           int64_t best_ns)

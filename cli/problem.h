@@ -56,15 +56,19 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);
 
-/* Reads a job and plans it under `options`, with progress on the terminal. */
+/* Reads an input as a job and plans it under `options`, with progress on the
+ * terminal; *out is the caller's. */
 lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
                                 const lh_plan_options *options, lh_plan **out);
-/* Reads an input as a job. */
+/* Reads an opened input as a job; *out is the caller's. Errors name the file.
+ * */
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out);
-/* Plans a job, with progress on the terminal. */
+/* Plans a job under `options`, with progress on the terminal; *out is the
+ * caller's. */
 lh_status cli_plan_job(cli *c, const lh_job *job,
                        const lh_plan_options *options, lh_plan **out);
-/* Reads an input as a plan. */
+/* Reads an opened input as a plan; *out is the caller's. Errors name the file.
+ * */
 lh_status cli_input_plan(cli *c, const cli_input *input, lh_plan **out);
 
 #endif

@@ -23,7 +23,8 @@ enum { N_STOPPING = 2 };
 static atomic_bool is_deferring;
 static atomic_int pending_signal; /* 0: none pending */
 
-/* Checks whether the signal is deferred to cli_release_signals(). */
+/* Checks whether signal `number` is deferred while files are written, until
+ * cli_release_signals(). */
 static bool is_deferred(int number)
 {
     if (!atomic_load(&is_deferring))
@@ -35,8 +36,8 @@ static bool is_deferred(int number)
            atomic_exchange(&pending_signal, 0) == 0;
 }
 
-/* Erases a partial progress line on the terminal, then ends the program by
- * signal `number`'s default action. */
+/* Erases a partial progress line on the terminal, then ends the program by the
+ * default action of signal `number`. */
 static void end_by_signal(int number)
 {
     if (is_deferred(number))
@@ -54,7 +55,8 @@ static void end_by_signal(int number)
     _exit(128 + number);
 }
 
-/* Installs a signal handler, unless the signal is ignored already. */
+/* Installs `handler` for signal `number`, unless the process ignores that
+ * signal already. */
 static void set_handler(int number, void (*handler)(int))
 {
     struct sigaction old, new = {.sa_handler = handler};
@@ -97,8 +99,9 @@ static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* prefix of ending_signals */
 
-/* Checks whether a signal other than SIGINT repeats the last one within
- * DUPLICATE_WINDOW_NS; async-signal-safe. */
+/* Checks whether signal `number`, unless it is SIGINT, comes within
+ * DUPLICATE_WINDOW_NS after the last one, which a launcher may repeat;
+ * async-signal-safe. */
 static bool is_repeated(int number)
 {
     struct timespec t;

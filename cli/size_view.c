@@ -176,7 +176,7 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
     }
 }
 
-/* Prints the degrees of a layout. */
+/* Prints the parallel degrees of the layout planned for a cluster size. */
 static void print_layout(cli *c, const lh_layout *l)
 {
     char more[AMOUNT_TEXT] = "";
@@ -250,7 +250,8 @@ static void print_certainty(cli *c, const lh_size_result *r)
                  "(proven for the cost model)");
 }
 
-/* Prints the result as text. */
+/* Prints the fewest and the cheapest cluster size, bounds and certainty as
+ * text. */
 static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
                             const lh_size_result *r)
 {
@@ -285,7 +286,8 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
     return LH_OK;
 }
 
-/* Prints the result as JSON. */
+/* Prints the fewest and the cheapest cluster size, bounds and certainty as
+ * JSON. */
 static lh_status print_json(cli *c, const lh_job *job, const lh_size_options *o,
                             const lh_size_result *r)
 {

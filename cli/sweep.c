@@ -20,8 +20,8 @@ static lh_status fail_value(cli *c, const char *text)
                      text);
 }
 
-/* Appends a value to a sweep axis; fails if there are more than
- * CLI_MOST_VALUES. */
+/* Appends a value to a sweep axis (link latency or transfer time); fails if
+ * there are more than CLI_MOST_VALUES. */
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
     if (axis->delays.n_values >= CLI_MOST_VALUES)
@@ -31,8 +31,8 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
-/* Checks that a sweep axis has values either with a unit or without, except
- * 0. */
+/* Checks that all values of a sweep axis have a unit or all have none
+ * (multiples of the forward time); 0 fits both. */
 static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)

@@ -37,8 +37,8 @@ lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out);
 void cli_sweep_fini(cli_sweep *sweep);
 extern const char *const cli_axis_names[]; /* "latency", "transfer" */
 
-/* Formats an axis's value i into `buffer`: "0.25" (relative to the forward
- * time) or "5 ms". */
+/* Formats value number `i` of a sweep axis into `buffer`, which it returns:
+ * "0.25" (a multiple of the forward time) or "5 ms". */
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer);
 
 #endif

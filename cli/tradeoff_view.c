@@ -52,7 +52,8 @@ static double compute_gap(const lh_memory_point *point)
                : 0;
 }
 
-/* Prints the curve's points as JSON. */
+/* Prints the points of the memory-time curve as JSON: memory limit, makespan
+ * and lower bound. */
 static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             const lh_memory_curve *curve)
 {

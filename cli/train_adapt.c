@@ -26,7 +26,8 @@ static json_t *event_json(const lh_adapt_event *n)
                      "cost_s", cli_seconds(e->cost_ns), "text", n->text);
 }
 
-/* Returns a decision as JSON: schedule, path, predicted times and reason. */
+/* Returns a decision of the adaptation (schedule switch or not) as JSON:
+ * schedule, data path, predicted times and reason. */
 static json_t *decision_json(cli *c, const cli_view *began,
                              const lh_adapt_event *n)
 {

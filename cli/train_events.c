@@ -35,7 +35,7 @@ typedef struct makespans {
     int64_t *ns; /* [switches so far * n_states + state]; -1: not computed */
 } makespans;
 
-/* Counts the schedule switches up to and including a step. */
+/* Counts the run's schedule switches up to and including step `step`. */
 static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 {
     uint32_t n, i = 0;

@@ -27,9 +27,9 @@ typedef struct hosts {
 static pid_t children[MOST_LOCAL];
 static volatile sig_atomic_t n_children;
 
-/* Checks whether the host list's entry number `index`, a name of `len` bytes,
- * is this host: number NODE_RANK, or the host's name with or without its
- * domain. */
+/* Checks whether entry number `index` of the host list, a name of `len` bytes,
+ * is this host: NODE_RANK equals the index, or the host's name (with or without
+ * domain) equals the entry. */
 static bool is_here(const char *name, size_t len, uint32_t index)
 {
     const char *number = getenv("NODE_RANK");
@@ -56,7 +56,8 @@ static lh_status check_node_rank(cli *c)
     return LH_OK;
 }
 
-/* Parses --hosts: NAME:RANKS,... */
+/* Parses --hosts, a list NAME:RANKS,... of host names and their numbers of
+ * ranks, into `h`. */
 static lh_status parse_hosts(cli *c, const char *text, hosts *h)
 {
     for (const char *at = text; at; h->n_hosts++) {
@@ -94,7 +95,7 @@ static void set_number(const char *name, uint32_t n)
     setenv(name, text, 1);
 }
 
-/* Passes a signal on to the ranks (signal handler). */
+/* Sends signal `number` on to this host's ranks (signal handler). */
 static void pass_on(int number)
 {
     int saved = errno;
@@ -103,8 +104,9 @@ static void pass_on(int number)
     errno = saved;
 }
 
-/* Waits for all ranks. Returns the exit status of the first that failed, else
- * 0. A rank that ends early ends the others through their connections. */
+/* Waits until all ranks of this host have ended. Returns the exit status of the
+ * first that failed, else 0. A lost rank ends the others through their
+ * connections. */
 static int wait_for_ranks(void)
 {
     int failed = 0;

@@ -138,14 +138,15 @@ void train_changes_fini(train_changes *changes);
  * for the view's pipeline, for which `changes` was read. */
 lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                                 train_changes *changes);
-/* Frees the migrations. */
+/* Frees the layer and rank migrations read from the options. */
 void train_migrations_fini(train_changes *changes);
 /* Fills in *out with the layer and rank migrations due by `step`, which are
  * proposed to the run, and their durations; returns whether there are any. Each
  * migration is proposed once, even if the run rejects it. */
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out);
-/* Marks the migration that train_migrations_get() proposed last as applied. */
+/* Marks as applied the migrations that train_migrations_get() returned last, so
+ * that later ones start from them. */
 void train_migrations_mark_applied(train_changes *changes);
 /* Returns a layer or rank migration as JSON; JSON null for NULL. NULL: out of
  * memory. */
@@ -206,8 +207,9 @@ lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
  * memory) for the executed pipeline `v`, and stores them in `changes` too. */
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
-/* Sets each link's data path (direct or delegated sends) in the last iteration
- * of an adaptive run, for its simulation; the result owns this link list. */
+/* For an adaptive run: sets in `changes` each link's data path (direct or
+ * delegated sends) in the last iteration, for simulating it; the result owns
+ * the link list. */
 lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
                           train_changes *changes);
 /* Returns a data path's display name: "direct" if sends share a queue with the
@@ -234,11 +236,11 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* Returns the display name of the schedule called `to` to which a run has
- * switched. The library's fixed name for the initial schedule becomes that of
- * view `began`. */
+/* Returns the display name of `to`, the schedule to which a run has switched:
+ * the method of view `began` for the library's fixed name of the initial
+ * schedule, otherwise `to`. */
 const char *train_schedule_name(const cli_view *began, const char *to);
-/* Returns the display name of the last iteration's schedule. */
+/* Returns the display name of the schedule of the run's last iteration. */
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r);
 /* Appends a notice `n` as JSON to one of two arrays: a detected change to
@@ -260,8 +262,8 @@ void train_notices_print(cli *c, const lh_train_result *r);
 /* Adds all notices of a run (detected changes and decisions) to a report. */
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report);
-/* With events: restricts the result's prediction and measured times to the
- * final iterations with the same schedule and events. */
+/* With events: restricts the result's predicted and measured times to the final
+ * iterations, with the last schedule and the last events. */
 lh_status train_adapt_predict(cli *c, const cli_view *v,
                               const train_changes *changes, lh_train_result *r);
 
@@ -298,8 +300,8 @@ typedef struct train_log {
 
 /* Opens a run's log for appending and stores it in *out. */
 lh_status train_log_open(cli *c, const char *path, train_log *out);
-/* Appends an iteration to the log. After a failed write, reports the error
- * once and stops writing. */
+/* Appends iteration `it`, with the stored changes, to the log as a line of
+ * JSON. After a failed write prints the error once and stops logging. */
 void train_log_add(train_log *log, const lh_iteration *it,
                    train_changes *changes);
 /* Closes the run's log. Returns false after a failed write, which was

@@ -86,8 +86,8 @@ static void format_kinds(char cell[CELL],
                                    (double)bytes[i] / (1 << 20));
 }
 
-/* Checks whether the plan splits matrices over ranks: by tensor parallelism if
- * `tensors`, otherwise by expert parallelism. */
+/* Checks whether the plan splits weight matrices over ranks: by tensor
+ * parallelism if `tensors`, otherwise by expert parallelism. */
 static bool is_split(const lh_plan *plan, bool tensors)
 {
     const lh_layout *l = plan ? &plan->best.layout : NULL;

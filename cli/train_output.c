@@ -286,7 +286,8 @@ static json_t *exchanges_json(const lh_train_result *r)
     return all;
 }
 
-/* Prints the run's result as JSON. */
+/* Prints the run's result as JSON: iterations, switches, memory and statistics.
+ * predicted_ns: per iteration; NULL without events. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,
@@ -472,7 +473,8 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
              cli_time_text(sum, a), cli_time_text(sum_times(r), b));
 }
 
-/* Prints the run's result as text. */
+/* Prints the run's result as text: ranks, times against the prediction, losses,
+ * switches and memory. predicted_ns: per iteration; NULL without events. */
 static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                        const train_changes *changes,
                        const int64_t *predicted_ns, const lh_train_result *r)
@@ -540,8 +542,8 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-/* Returns the number of the event timeline's state (combination of active
- * events) at a step; 0 without events. */
+/* Returns the event timeline's state number (set of active events) at a step; 0
+ * without events. */
 static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
 {
     return timeline ? lh_event_timeline_state(timeline, step) : 0;

@@ -147,8 +147,8 @@ static void show_notice(void *of, const lh_adapt_event *what)
     train_changes_notice(w->c, w->changes, what);
 }
 
-/* Prints a rank's failure at once, as mpirun ends the other processes within a
- * second (callback). */
+/* Prints rank failure message `why` at once, because mpirun ends the other
+ * processes within a second (callback). */
 static void show_failure(void *of, const char *why)
 {
     run_context *w = of;
@@ -160,7 +160,7 @@ static void show_failure(void *of, const char *why)
     w->c->error_printed = true;
 }
 
-/* Prints a runtime note (callback). */
+/* Prints the runtime's note `text` for the user (callback). */
 static void show_remark(void *of, const char *text)
 {
     const run_context *w = of;
@@ -242,8 +242,8 @@ static lh_status check_cpu(cli *c, const lh_plan *plan)
     return LH_OK;
 }
 
-/* Runs a plan: trains its model on this machine's processors, or runs it with
- * emulated passes. */
+/* Runs a plan: trains its model on this machine's processors (--device cpu), or
+ * runs it with emulated passes. */
 static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_exec_options *exec,
                             const lh_train_options *run, lh_train_result **out)
@@ -264,7 +264,7 @@ static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
     return lh_train_plan(plan, &with, out, &c->err);
 }
 
-/* Runs a pipeline with emulated passes. */
+/* Runs a pipeline with emulated passes; *out is the caller's result. */
 static lh_status train_pipeline(cli *c, const cli_view *v,
                                 const lh_exec_options *exec,
                                 const lh_train_options *run,
@@ -301,8 +301,8 @@ static lh_status parse_rails(cli *c, train_rails *rails)
     return LH_OK;
 }
 
-/* Builds the execution plan and run options, installs the callbacks and runs
- * the iterations. */
+/* Builds the execution plan and the run's options, with callbacks for progress,
+ * switches and stops, and runs the iterations. */
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
@@ -422,8 +422,8 @@ static lh_status write_final_state(cli *c, const cli_view *v,
     return status;
 }
 
-/* Predicts the iteration times, under the events if there are any, and writes
- * the results. */
+/* Predicts the iteration times, under the events if there are any, prints the
+ * results and writes the requested files. */
 static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
                                const train_changes *changes, lh_train_result *r)
 {
@@ -440,7 +440,8 @@ static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
     return status;
 }
 
-/* Simulates the schedule, runs it, and writes the results. */
+/* Simulates the view's schedule as the prediction, runs it, and writes the
+ * results. */
 static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
                           train_changes *changes)
 {
@@ -624,9 +625,9 @@ static lh_status check_options(cli *c)
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
-/* Reads the problem and runs it. Schedules are built for the pipeline with the
- * data paths in `first` (direct or delegated sends). *own: the executed
- * pipeline. */
+/* Reads the options for the plan or pipeline `problem`, builds its schedules
+ * and runs it. `first`: data paths (direct or delegated sends) for which
+ * schedules are built. *own: the pipeline that is executed, if changed. */
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
                              cli_paths *first, train_changes *changes,
                              lh_pipeline **own)

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one schedule change "STEP=NAME" in place; the name in *out points into
- * `text`. */
+/* Parses one schedule change "STEP=NAME" in place (the schedule that runs from
+ * STEP on) into *out; its name points into `text`. */
 static lh_status read_change(cli *c, const cli_view *v, char *text,
                              train_change *out)
 {

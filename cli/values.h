@@ -40,7 +40,7 @@ typedef struct cli_range {
 bool cli_parse_range(const char **text, cli_range *out);
 /* Counts the range's values; 0: the range is empty or endless. */
 double cli_range_count(const cli_range *range);
-/* Returns a range's i-th value. */
+/* Returns value number `i` of a range: first + i * step. */
 double cli_range_at(const cli_range *range, double i);
 
 #endif

@@ -50,7 +50,7 @@ lh_status cli_view_add_whatif(cli *c, const cli_view *view,
                               lh_report *report);
 /* Writes the report as an HTML file to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
-/* Writes the view's chart as SVG. */
+/* Writes the view's timeline chart as an SVG file to `path`. */
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);
 /* Writes a trace as Chrome trace JSON to `path`. */
 lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
@@ -71,7 +71,8 @@ enum { CLI_SITES_TEXT = 600 };
  * groups: 1 x a>c (2, 2 stages); 1 x b>d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
-/* Adds a plan's heading, and all compared layouts, to a report. */
+/* Adds a plan's key facts, as the heading, and a table of all compared layouts
+ * to a report. */
 lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
 /* Adds the compared layouts as table rows. */
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);

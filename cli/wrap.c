@@ -22,7 +22,7 @@ static size_t columns_to(const char *text, size_t len)
     return columns;
 }
 
-/* Returns the next UTF-8 character's index. */
+/* Returns the index of the UTF-8 character after the one at index `at`. */
 static size_t find_next_character(const char *text, size_t at)
 {
     at++;
@@ -151,7 +151,7 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
 
 /* --- tables ------------------------------------------------------------- */
 
-/* Grows the table by one row; false: no memory. */
+/* Makes room for one more row in the table; false: no memory. */
 static bool reserve_row(cli_table *t)
 {
     if (t->n_cells + t->n_columns > t->room) {

@@ -33,8 +33,8 @@ typedef struct cli_table {
     bool failed;       /* out of memory */
 } cli_table;
 
-/* Adds a row to a table. The first one is the heading; a leading '#' (not
- * printed) right-aligns its column. */
+/* Adds a row of n_columns cells to a table. The first row is the heading; a
+ * cell's leading '#' there (not printed) right-aligns its column. */
 void cli_table_row(cli_table *t, uint32_t n_columns, const char *const *cells);
 /* Adds a note, one or more lines of text, below the last table row. */
 void cli_table_note(cli_table *t, const char *text);
