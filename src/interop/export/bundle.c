@@ -42,8 +42,8 @@ static void free_bundle_files(bundle_files *all)
     free(all);
 }
 
-/* Adds a file with this name to the bundle. Takes ownership of `text`, also on
- * failure. */
+/* Adds a file called `name` with the contents `text` to the bundle `all`. Takes
+ * ownership of `text`, also on failure. */
 static lh_status add_file(bundle_files *all, const char *name, char *text,
                           size_t len, lh_error *err)
 {
@@ -54,8 +54,8 @@ static lh_status add_file(bundle_files *all, const char *name, char *text,
     return lhi_text_take(&copy, &file->name, NULL, err);
 }
 
-/* Adds a file with a built text to the bundle, and takes ownership of the text.
- */
+/* Adds a file called `name` to the bundle `all`, with the text built in `text`,
+ * which it takes over. */
 static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
                           lh_error *err)
 {
@@ -97,7 +97,8 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
     return add_file(all, "stages.json", text, len, err);
 }
 
-/* Adds the module that builds the model for torchtitan. */
+/* Adds the Python module that builds the model in torchtitan to the bundle
+ * `all`. */
 static lh_status add_model(bundle_files *all, const lhi_bundle *b,
                            lh_error *err)
 {
@@ -109,7 +110,8 @@ static lh_status add_model(bundle_files *all, const lhi_bundle *b,
     return add_file(all, form->file_name, text, len, err);
 }
 
-/* Adds the plan itself, which longhaul.megatron reads. */
+/* Adds the plan's file to the bundle `all`; the Python module longhaul.megatron
+ * reads it at start-up. */
 static lh_status add_plan(bundle_files *all, const lhi_bundle *b, lh_error *err)
 {
     char *text;
@@ -148,8 +150,8 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
 
 /* --- launch files --------------------------------------------------------- */
 
-/* Adds hosts-SITE.txt with placeholder host names for each datacenter that the
- * plan uses. */
+/* Adds a host file hosts-SITE.txt, with placeholder host names, to the bundle
+ * for each datacenter that the plan uses. */
 static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
                            lh_error *err)
 {
@@ -170,7 +172,8 @@ static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
     return LH_OK;
 }
 
-/* Adds the host lists, nodes.txt, launch.sh, job.sbatch and README.md. */
+/* Adds the host files, nodes.txt (ranks per host), launch.sh, job.sbatch and
+ * README.md to the bundle `all`. */
 static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
                              lh_error *err)
 {
@@ -207,8 +210,8 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
 
 /* --- folder --------------------------------------------------------------- */
 
-/* Fails with LH_EIO: `path` exists already, or it cannot be written because of
- * the errno value `cause`. */
+/* Fails with LH_EIO: `path` exists already (`cause` is EEXIST), or it cannot be
+ * created because of errno value `cause`. */
 static lh_status fail_to_create_path(const char *path, int cause, lh_error *err)
 {
     if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)

@@ -24,11 +24,13 @@ typedef struct lhi_launches {
     uint32_t *n_hosts; /* per datacenter of the job */
 } lhi_launches;
 
-/* Finds the host and the GPU on which the plan costed each rank, as launches in
- * rank order. Release with lhi_launches_fini(), also after a failure. */
+/* Finds for each rank the host and the GPU for which the plan computed its
+ * times, as launches (consecutive ranks on one host) in rank order. Release
+ * with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                                lh_error *err);
-/* Frees the memory of launches, but not the struct itself. */
+/* Frees the arrays of `launches` (consecutive ranks on one host), but not the
+ * struct itself. */
 void lhi_launches_fini(lhi_launches *launches);
 /* Counts the hosts in use in the datacenters with an index below `datacenter`;
  * with n_datacenters, in the whole job. */

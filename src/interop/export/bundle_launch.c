@@ -20,9 +20,9 @@ static void put_confidence(lhi_text *out, const lh_link_advice *a,
         }
 }
 
-/* Adds a comment line for each link whose advised setting has the property for
- * which has() is true. The line states whether the plan assumes it, and the
- * confidence of the advice on `topic`. */
+/* Adds a comment line for each link whose advised setting fulfils the callback
+ * has(): whether the plan assumes the setting, and the confidence of the advice
+ * on `topic`. */
 static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {
@@ -146,8 +146,8 @@ static bool put_job_ends(lhi_text *out, const lh_job *job)
     return true;
 }
 
-/* Adds NCCL's channels and buffers: those set on the job's links, else buffers
- * large enough for the rate that the plan assumes. */
+/* Adds NCCL's channels and buffers as the job's links set them or, if they do
+ * not, buffers large enough for the rate that the plan assumes. */
 static void put_ends(lhi_text *out, const lh_plan *plan)
 {
     lh_ends_limit limit;
@@ -341,8 +341,8 @@ void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b)
 
 /* --- job.sbatch ----------------------------------------------------------- */
 
-/* Returns the GPU count per node in the datacenters in use; 0 if it differs
- * between them. */
+/* Returns the number of GPUs per node in the datacenters that the plan uses; 0
+ * if it differs between them. */
 static uint32_t count_gpus_per_node(const lhi_bundle *b)
 {
     uint32_t gpus = 0;

@@ -132,8 +132,8 @@ typedef struct chakra {
     lhi_text file, one; /* a rank's file; one node */
 } chakra;
 
-/* Returns the id of the trace node for run number `run` (a pass on a device).
- */
+/* Returns the id in the trace file of the node for run number `run` (a pass
+ * executed on a device). */
 static uint64_t id_of_run(uint32_t run)
 {
     return (uint64_t)run + 1;
@@ -186,8 +186,9 @@ static int compare_nodes(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Appends a trace node to the current device's list, with its start and id;
- * `index`: number of its run, message or collective in the predicted trace. */
+/* Appends a trace node to c->nodes, the current device's list: its start, id
+ * and kind; `index`: the number of its run, message or collective in the
+ * predicted trace. */
 static void add_node(chakra *c, int64_t start_ns, uint64_t id, node_kind kind,
                      uint32_t index)
 {
@@ -218,7 +219,8 @@ static void list_nodes(chakra *c, uint32_t device)
 
 /* --- dependencies --------------------------------------------------------- */
 
-/* Allocates an array of `n` indices, all LH_NONE; NULL if memory runs out. */
+/* Allocates an array of `n` indices in `mem`, all LH_NONE; NULL if memory runs
+ * out. */
 static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
 {
     uint32_t *all = LHI_NEW(mem, uint32_t, (size_t)n + 1);
@@ -354,8 +356,8 @@ static lh_status connect_messages(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the runs (passes) of each device, and all dependencies between runs,
- * messages and collectives. */
+/* Finds the runs (executed passes) of each device, and all dependencies between
+ * runs, messages and collectives, which become edges of the trace. */
 static lh_status connect_nodes(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -421,8 +423,8 @@ static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
 
 /* --- encoding ------------------------------------------------------------- */
 
-/* Begins a trace node in c->one with its id, name and type; end_node()
- * completes it. */
+/* Begins a trace node in the buffer c->one: its id, name and type; end_node()
+ * completes it and appends it to the file. */
 static void begin_node(chakra *c, uint64_t id, const char *name, uint32_t type)
 {
     c->one.len = 0;
@@ -679,8 +681,8 @@ static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
     return write_groups(c, write, context, err);
 }
 
-/* Converts a pipeline's predicted trace (`plan` NULL) or plan to Chakra's
- * files, each passed to `write`. */
+/* Converts the predicted trace of a pipeline, with the sizes of `plan` unless
+ * NULL, to Chakra's files; passes each one to the callback `write`. */
 static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
                               const lh_trace *trace, lh_chakra_writer write,
                               void *context, lh_error *err)

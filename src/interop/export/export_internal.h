@@ -130,8 +130,8 @@ typedef struct lhi_export_form {
     const char *inputs;       /* further inputs, for README.md */
 } lhi_export_form;
 
-/* Returns the properties of an export target, which must exist; static storage.
- */
+/* Returns the properties of export target `target`, which must exist (names,
+ * file, functions that write it); static storage. */
 const lhi_export_form *lhi_export_form_of(lh_export_target target);
 
 /* Returns an export target's name for messages and headings, such as

@@ -47,8 +47,8 @@ static void put_pipeline_layout(lhi_text *out, const lh_plan *plan)
             out, "microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
-/* Adds the options for selective recomputation of the modules in the bit set
- * `named`. */
+/* Adds Megatron-LM's options that recompute the modules in the bit set `named`,
+ * its selective recomputation. */
 static void put_selective_recompute(lhi_text *out, uint32_t named)
 {
     lhi_text_puts(
@@ -216,8 +216,8 @@ static void put_gradients(lhi_text *out, const lh_job *job)
         lhi_text_puts(out, "--accumulate-allreduce-grads-in-fp32\n");
 }
 
-/* Adds the options for sequence parallelism, attention, gradient types, FP8 and
- * communication overlap. */
+/* Adds the options that follow from the job's framework settings: sequence
+ * parallelism, attention, gradient types, FP8 and communication overlap. */
 static void put_framework(lhi_text *out, const lh_plan *plan)
 {
     const lh_framework *f = &plan->job->framework;

@@ -18,8 +18,9 @@ typedef struct argument {
     size_t name_len, words_len;
 } argument;
 
-/* Reads the next argument at or after *text, skips comment lines, and advances
- * *text past it. Returns false at the end. */
+/* Reads the next argument of Megatron-LM's arguments at or after *text into
+ * *out, skips comment lines, and advances *text past it. Returns false at the
+ * end. */
 static bool read_next_argument(const char **text, argument *out)
 {
     const char *line = *text;
@@ -98,8 +99,9 @@ static void put_string_list(lhi_text *out, const argument *a)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the field for an argument to its configuration object, in the Python
- * form that its table row defines. */
+/* Adds the recipe's field for an argument to the configuration object of its
+ * table row, in the Python form (number, string, list, flag) that the row
+ * defines. */
 static void put_argument_field(recipe *r, const lhi_bridge_field *row,
                                const argument *a)
 {
@@ -329,8 +331,9 @@ static const char run_it[] =
     "        )\n"
     "    pretrain(config, forward_step)\n";
 
-/* Moves the collected fields of a configuration object to the recipe. `begin`
- * is its constructor, and `more` are fields that no plan affects. */
+/* Moves the fields collected for configuration object `part` to the recipe's
+ * text `out`. `begin` is its constructor's call, and `more` are further fields
+ * that no plan affects. */
 static lh_status put_object(recipe *r, lhi_text *out, lhi_bridge_object part,
                             const char *begin, const char *more, lh_error *err)
 {

@@ -42,8 +42,9 @@ static bool has_pairs(const lh_schedule *schedule)
     return false;
 }
 
-/* Formats the passes and communication actions of a simulated schedule as CSV,
- * in its order. The caller frees *text. */
+/* Formats a simulated schedule's passes and communication actions (sends,
+ * receives, waits, collectives) as CSV, in order of time. The caller frees
+ * *text. */
 static lh_status format_with_comms(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule, char **text,
                                    size_t *len, lh_error *err)

@@ -72,8 +72,8 @@ typedef struct rank_run {
     uint32_t datacenter;
 } rank_run;
 
-/* Adds the comment "# Ranks A to B: DATACENTER" for a run of ranks, unless the
- * run is empty. */
+/* Adds the comment "# Ranks A to B: DATACENTER" for the run `r` of consecutive
+ * ranks, unless it is empty. */
 static void put_rank_range(const rank_run *r)
 {
     if (r->next == r->first)
@@ -85,8 +85,9 @@ static void put_rank_range(const rank_run *r)
     lhi_text_puts(r->out, "\n");
 }
 
-/* Appends the next `n` ranks. If they are in another datacenter, first writes
- * the current run and begins a new one. */
+/* Appends the next `n` ranks, which are in datacenter `datacenter`, to the run
+ * `r`. If the run is in another one, first writes it as a comment and begins a
+ * new one. */
 static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
 {
     if (datacenter != r->datacenter) {

@@ -46,8 +46,8 @@ static void put_count(lhi_text *out, const char *name, uint64_t value)
     lhi_text_printf(out, "%s = %" PRIu64 "\n", name, value);
 }
 
-/* Adds the line "NAME = [...]" to the Python module: the model's layers for
- * which is_one() is true, as ranges. */
+/* Adds the line "NAME = [...]" to the Python module: the layers of model `m`
+ * for which is_one() is true, as ranges. */
 static void put_layers(lhi_text *out, const char *name, const lh_model *m,
                        bool is_one(const lh_model *m, uint32_t layer))
 {

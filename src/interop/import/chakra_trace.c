@@ -187,9 +187,9 @@ static void read_attribute(cursor *c, node *n)
     }
 }
 
-/* Adds a dependency of the node that is being read on the node with id `on`;
- * `is_data`: on its end. Before the dependencies are allocated, only counts
- * them. */
+/* Adds to the trace node being read a dependency on the node with id `on`: on
+ * its end, or if not is_data on its start. In the first reading of the files
+ * only counts it. */
 static void add_dependency(replayer *r, uint64_t on, bool is_data)
 {
     if (r->dependencies)
@@ -210,8 +210,8 @@ static void read_dependencies(replayer *r, cursor *c, field *f)
     c->damaged = c->damaged || f->bytes.damaged;
 }
 
-/* Reads a trace node of `rank` and appends it. Before the nodes are allocated,
- * only counts it and its dependencies. */
+/* Reads a trace node of rank `rank` and appends it. In the first reading of the
+ * files only counts it and its dependencies. */
 static void read_node(replayer *r, cursor *c, uint32_t rank)
 {
     field f;
@@ -401,8 +401,8 @@ static int compare_meetings(const void *a, const void *b)
     return compare_numbers(x->index, y->index);
 }
 
-/* Returns the trace nodes of types `from` to `to`, sorted by compare(); *n is
- * their number. NULL if memory runs out. */
+/* Returns the trace nodes with types from `from` to `to`, as keys sorted by
+ * compare(); *n is their number. NULL if memory runs out. */
 static key *sort_nodes(const replayer *r, uint32_t from, uint32_t to,
                        int compare(const void *, const void *), uint32_t *n)
 {
@@ -484,8 +484,9 @@ static lh_status connect_messages(replayer *r, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the collectives that start together: the k-th ones of all ranks of a
- * process group. Each gets its node of the first rank as `meeting`. */
+/* Finds the collectives that start together: the k-th ones on all ranks of a
+ * process group. Each node gets the first rank's node as its `meeting`, which
+ * stands for the common start. */
 static lh_status find_meetings(replayer *r, lh_error *err)
 {
     uint32_t n;

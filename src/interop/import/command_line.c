@@ -33,7 +33,8 @@ static bool is_space(char ch)
     return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
-/* Copies the next character to the current word, and counts line ends. */
+/* Copies the character at the splitter's position to the current word and
+ * advances; counts line ends. */
 static void copy_character(splitter *c)
 {
     c->line += *c->at == '\n';
@@ -61,8 +62,9 @@ static void copy_expansion(splitter *c)
     }
 }
 
-/* Copies the character after a backslash, and drops an escaped line end. Inside
- * double quotes keeps the backslash before ordinary characters. */
+/* Copies the character after a backslash, and drops an escaped line end. With
+ * in_quotes (inside double quotes) keeps the backslash before characters that
+ * need no escape there. */
 static void copy_escaped(splitter *c, bool in_quotes)
 {
     const char *next = c->at + 1;
@@ -168,7 +170,7 @@ lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Checks whether `text` ends with `end`. */
+/* Checks whether the text `text` ends with the text `end`. */
 static bool ends_in(const char *text, const char *end)
 {
     size_t a = strlen(text), b = strlen(end);

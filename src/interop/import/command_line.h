@@ -34,9 +34,8 @@ lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
                                  lhi_arena *mem, lhi_command_line *out,
                                  lh_error *err);
 
-/* Checks that a word has no shell expansion, because only the shell knows its
- * value. `file` appears in the message.
- * LH_EINPUT: it has one. */
+/* Fails with LH_EINPUT if a word contains a shell expansion, such as $NAME,
+ * whose value only the shell knows. `file` appears in the message. */
 lh_status lhi_command_line_check_expanded(const char *file,
                                           const lhi_command_line_word *word,
                                           lh_error *err);

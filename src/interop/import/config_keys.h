@@ -30,10 +30,10 @@ typedef lh_status lhi_config_visit_fn(void *context, const lhi_doc *doc,
                                       const lhi_node *node, const char *key,
                                       bool *known, lh_error *err);
 
-/* Applies the rules to each key of the document: ignores, notes or refuses it.
- * `visit` reads the keys without a rule or with LHI_CONFIG_READ. A null is an
- * absent key. Unknown keys are listed in one note that names `program`.
- * LH_EUNSUPPORTED: a refused key. */
+/* Treats each key of the document by its rule (ignore, note or reject), and
+ * passes keys without a rule or with LHI_CONFIG_READ to the callback `visit`. A
+ * null counts as an absent key. Keys unknown to both go to one note that names
+ * `program`. LH_EUNSUPPORTED: a rejected key. */
 lh_status lhi_config_walk(const lhi_doc *doc, const lhi_config_rule *rules,
                           size_t n_rules, const char *program,
                           lhi_config_visit_fn *visit, void *context,

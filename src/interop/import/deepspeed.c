@@ -184,9 +184,9 @@ static bool is_loss_scaling(const char *key)
     return last[i] != NULL;
 }
 
-/* Stores the value of a key of a DeepSpeed configuration, or ignores a key on
- * loss scaling. *known: the key is one of them. Callback of lhi_config_walk().
- */
+/* Stores the value of a key of DeepSpeed's configuration, or ignores a key for
+ * loss scaling. *known: whether it is one of these. Callback of
+ * lhi_config_walk(). */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -221,8 +221,8 @@ static lh_status visit_key(void *context, const lhi_doc *doc,
     return LH_OK;
 }
 
-/* Returns a DeepSpeed key with its file, its name and its value, as input of
- * the lhi_input_value functions. */
+/* Returns DeepSpeed key `key` with its file, name and value, as input of the
+ * lhi_input_value functions. */
 static lhi_input_key key_of(const deepspeed *d, deepspeed_key key)
 {
     return (lhi_input_key){d->file, names[key], &d->keys[key]};

@@ -77,7 +77,7 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
 
 /* --- names ---------------------------------------------------------------- */
 
-/* Checks whether two characters differ, where '-' equals '_'. */
+/* Checks whether two characters differ; '-' and '_' count as equal. */
 static bool are_different_characters(char a, char b)
 {
     return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);

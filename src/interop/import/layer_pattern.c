@@ -14,8 +14,8 @@ typedef struct list_parser {
     uint32_t n, most, deep;
 } list_parser;
 
-/* Reads a decimal number at the parser's position. Returns false if there is
- * none or it is too large. */
+/* Reads a decimal number at the parser's position into *out and advances past
+ * it. Returns false if there is none or it is too large. */
 static bool read_number(list_parser *l, uint32_t *out)
 {
     uint32_t number = 0;
@@ -61,8 +61,8 @@ static bool repeat_numbers(list_parser *l, uint32_t first, uint32_t times)
 
 static bool read_sum(list_parser *l);
 
-/* Reads a list, or a sum in parentheses, with any number of `*N` after it, and
- * appends its entries. Returns false if the text is invalid. */
+/* Reads a list or a sum in parentheses, repeated by any number of `*N` after
+ * it, and appends its entries. Returns false if the text is invalid. */
 static bool read_repeated(list_parser *l)
 {
     const uint32_t first = l->n;

@@ -99,7 +99,8 @@ static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-/* Returns an upper limit on the word count for a map of arguments. */
+/* Returns an upper limit on the number of command-line words that a map of
+ * arguments becomes. */
 static size_t count_most_words(const lhi_node *map)
 {
     size_t n = 0;

@@ -595,7 +595,7 @@ static const char *const lists[] = {"data-path",
                                     "validation-set-names",
                                     NULL};
 
-/* Checks whether a NULL-terminated list contains a name. */
+/* Checks whether the NULL-terminated list `names` contains `name`. */
 static bool is_listed(const char *const *names, const char *name)
 {
     for (uint32_t i = 0; names[i]; i++)

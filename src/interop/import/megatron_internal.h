@@ -38,7 +38,9 @@ bool lhi_megatron_is_ignored(const char *name, lhi_arity *arity);
  * word count after it. `name` is without its dashes. */
 lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
 
-/* Looks up an argument; returns false if Megatron-LM has no such argument. */
+/* Finds Megatron-LM's argument `name` (without dashes): *arity, how many values
+ * it takes, and *kind, how the import treats it. Returns false if Megatron-LM
+ * has no such argument. */
 bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
                                 lhi_argument_kind *kind);
 

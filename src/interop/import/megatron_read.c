@@ -248,7 +248,7 @@ bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
     return m->args[key].is_given;
 }
 
-/* Returns an argument with its file, name and given value, as input of the
+/* Returns argument `key` with its file, name and given value, as input of the
  * lhi_input_value functions. */
 static lhi_input_key make_key(const lhi_megatron *m, lhi_megatron_key key)
 {

@@ -359,8 +359,9 @@ static lh_status estimate_bucket_count(const lhi_megatron *m,
     return LH_OK;
 }
 
-/* Reads the gradient bucket count of a single stage, as chunks whose reduction
- * overlaps with passes; 1 without overlap. */
+/* Reads the number of gradient buckets for a job with a single stage: the model
+ * is then cut into as many chunks, whose reductions overlap with passes; 1 if
+ * nothing overlaps. */
 static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {

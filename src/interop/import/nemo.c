@@ -202,8 +202,8 @@ typedef struct converter {
     uint32_t n, most;
 } converter;
 
-/* Appends a word to the command line that is being built, with the line of the
- * key it comes from. */
+/* Appends a word to the Megatron-LM command line that is being built, with
+ * `line`, the line of the key from which it comes. */
 static lh_status add_word(converter *c, const char *text, uint32_t line,
                           lh_error *err)
 {
@@ -275,7 +275,7 @@ static lh_status add_list(converter *c, const char *argument,
     return status;
 }
 
-/* Checks whether a key of the file is true. */
+/* Checks whether the file has the key `key` with the value true. */
 static bool is_key_true(const converter *c, const char *key)
 {
     const lhi_node *node = lhi_config_find(c->doc->root, key);
@@ -648,7 +648,8 @@ static bool is_without_effect(const converter *c, const char *key)
 }
 
 /* Converts a key of a NeMo or Megatron-Bridge file to Megatron-LM's arguments.
- * *known: the key is one of these files'. Callback of lhi_config_walk(). */
+ * *known: whether these programs have the key. Callback of lhi_config_walk().
+ * */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -763,9 +764,9 @@ static lh_status add_default_precision(converter *c, lh_error *err)
     return add_argument(c, "bf16", NULL, "mixed_precision", train->line, err);
 }
 
-/* Converts a document to the words of a Megatron-LM command line and builds the
- * job from them. In messages, options of longhaul and torchrun keep their
- * names. */
+/* Converts a NeMo or Bridge document to the words of a Megatron-LM command
+ * line, and builds the job from them. Messages then name the document's keys,
+ * but options of longhaul and torchrun as they are. */
 static lh_status convert(const lhi_doc *doc, const char *name,
                          const lh_import_options *options, lhi_imported_job *in,
                          lh_error *err)
@@ -787,6 +788,9 @@ static lh_status convert(const lhi_doc *doc, const char *name,
     return lhi_megatron_build_job(&words, gpus, options, in, err);
 }
 
+/* Reads a NeMo or Megatron-Bridge configuration (YAML), called `name` in
+ * messages, into the imported job `in`: model, degrees, stages, training and
+ * framework. */
 lh_status lhi_import_nemo_text(const char *text, size_t len, const char *name,
                                const lh_import_options *options,
                                lhi_imported_job *in, lh_error *err)

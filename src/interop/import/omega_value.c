@@ -32,8 +32,8 @@ static const lhi_node *find_reference(const lhi_doc *doc, const lhi_node *at,
     return found || !dot ? found : lhi_config_find(from, dot + 1);
 }
 
-/* Computes one of NeMo's functions (multiply, sum, subtract, divide) of `n`
- * integers, at least two, into *out. Returns false if it is unknown or the
+/* Applies NeMo's function (multiply, sum, subtract or divide) to `n` integers,
+ * at least two, into *out. Returns false if it is another function or the
  * result is no integer. */
 static bool apply(const char *function, const int64_t *numbers, uint32_t n,
                   int64_t *out)
@@ -95,9 +95,9 @@ static bool resolve_function(const lhi_doc *doc, const lhi_node *at,
     return true;
 }
 
-/* Resolves the text between "${" and "}", a function or a reference, and writes
- * its value to `out`. `depth`: nesting of references so far. Returns false if
- * it is impossible. */
+/* Resolves `inner`, the text between "${" and "}" (a function or a reference),
+ * in node `at`, and writes its value to `out`. `depth`: nesting of references
+ * so far. Returns false if it is impossible. */
 static bool resolve_reference(const lhi_doc *doc, const lhi_node *at,
                               char *inner, uint32_t depth,
                               char out[LHI_OMEGA_SIZE])

@@ -193,8 +193,9 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Checks whether PyTorch's interleaved schedules can divide `n` microbatches
- * into n / ranks equal rounds, or one if fewer. */
+/* Checks whether PyTorch's interleaved schedules accept n microbatches on
+ * `ranks` ranks: they divide into n / ranks equal rounds, or one round if there
+ * are fewer. */
 static bool has_equal_rounds(uint32_t n, uint32_t ranks)
 {
     return n % (n < ranks ? 1 : n / ranks) == 0;

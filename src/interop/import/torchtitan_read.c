@@ -174,8 +174,8 @@ static lh_status store_key(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
-/* Allocates a value with `n` texts, which the caller fills in; NULL if memory
- * runs out. */
+/* Allocates the array of `n` texts of value `given`, which the caller fills in;
+ * NULL if memory runs out. */
 static lhi_command_line_word *allocate_values(reader *r, lhi_input_value *given,
                                               uint32_t n)
 {
@@ -237,9 +237,9 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* Reads an option's values: the text `behind` the `=` unless NULL, else the
- * words that follow.
- * LH_EINPUT: a value is missing. */
+/* Reads an option's values into `given`: the text `behind` the `=` unless NULL,
+ * else as many following words as the option takes. LH_EINPUT: a value is
+ * missing. */
 static lh_status read_values(reader *r, const found_key *k, const char *name,
                              const char *behind, lhi_input_value *given,
                              lh_error *err)
@@ -588,8 +588,8 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
 
 /* --- values --------------------------------------------------------------- */
 
-/* Returns a key with its file, name and given value, as input of the
- * lhi_input_value functions. */
+/* Returns torchtitan key `key` with its file, name and given value, as input of
+ * the lhi_input_value functions. */
 static lhi_input_key make_key(const lhi_titan *t, lhi_titan_key key)
 {
     return (lhi_input_key){

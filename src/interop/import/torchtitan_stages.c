@@ -35,8 +35,8 @@ static const schedule_mapping orders[] = {
      "modelled in its pass order, without overlap of passes"},
 };
 
-/* Returns the mapping of a PyTorch schedule's name, in any case, to longhaul's
- * method; NULL if it is unknown. */
+/* Returns longhaul's method for a PyTorch schedule's name in upper or lower
+ * case, with the schedule's properties; NULL if it is unknown. */
 static const schedule_mapping *find_schedule(const char *name)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
@@ -130,9 +130,10 @@ static int64_t read_layer_number(const char *name)
     return end == name + 7 || *end || number < 0 ? -1 : number;
 }
 
-/* Counts the layers in a stage's module list. They must continue from
- * *next, with the embedding in the first stage and the head in the last.
- * Returns the error, or NULL. */
+/* Counts the layers in `list`, a stage's module names, into *layers. They must
+ * continue from layer *next, which is advanced, with the embedding only in the
+ * first stage and the head only in the last. Returns the error text, or NULL.
+ * */
 static const char *count_stage_layers(const char *list, bool first, bool last,
                                       uint32_t *next, uint32_t *layers)
 {

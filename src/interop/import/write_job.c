@@ -42,7 +42,7 @@ static void add_site_name(lhi_text *text, const writer *w, uint32_t i)
         lhi_text_puts(text, lhi_draft_site_name(&w->sites[i], i, own));
 }
 
-/* Sets the number of nodes of each datacenter to the number that the ranks
+/* Sets the node count of each datacenter to the number of nodes that the ranks
  * placed there need, at least one. */
 static void set_nodes_for_ranks(writer *w)
 {
@@ -477,8 +477,8 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a comment with the text `before` and `n` names, separated by commas;
- * none if n is 0. */
+/* Adds a comment with the text `before` and the `n` names in `list`, separated
+ * by commas; nothing if n is 0. */
 static void add_name_list(lhi_text *text, const char *before,
                           const lhi_text *list, uint32_t n)
 {
