@@ -48,22 +48,25 @@ typedef struct lhi_ucx_record {
 void lhi_shared_links_location_write(
     const lhi_shared_links_location *card,
     unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
-/* Decodes the location of shared links. LH_EIO: invalid record; `err` has the
- * cause. */
+/* Decodes the location of the shared file of emulated links. LH_EIO: invalid
+ * record; `err` has the cause. */
 lh_status lhi_shared_links_location_read(
     const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
     lhi_shared_links_location *out, lh_error *err);
-/* Encodes a start record: a rank's port, host, address, random secret and setup
- * digest. */
+/* Encodes a start record, with which a rank introduces itself: port, host,
+ * address, random secret and setup digest. */
 void lhi_start_record_write(const lhi_start_record *card,
                             unsigned char out[LHI_START_RECORD_BYTES]);
-/* Decodes a start record. LH_EIO: invalid; `err` has the cause. */
+/* Decodes a start record, with which a rank introduces itself. LH_EIO: invalid;
+ * `err` has the cause. */
 lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
                                 lhi_start_record *out, lh_error *err);
-/* Encodes a UCX record: a rank's UCX address and random tags. */
+/* Encodes a UCX record, with which ranks exchange their UCX address and random
+ * tags. */
 void lhi_ucx_record_write(const lhi_ucx_record *card,
                           unsigned char out[LHI_UCX_RECORD_BYTES]);
-/* Decodes a UCX record. LH_EIO: invalid; `err` has the cause. */
+/* Decodes a UCX record (a rank's UCX address and random tags). LH_EIO: invalid;
+ * `err` has the cause. */
 lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
                               lhi_ucx_record *out, lh_error *err);
 

@@ -20,8 +20,8 @@ static size_t get_first_index(const lhi_net_group *g, size_t n, uint32_t i)
     return per * i + rest * i / g->n_ranks;
 }
 
-/* Initialises a round of sends and receives with all members; release it with
- * finish_exchange(). */
+/* Initialises a round (the sends and receives of one collective) with all
+ * members of `group`; release it with finish_exchange(). */
 static lh_status init_exchange(lhi_round *x, lhi_net *net,
                                const lhi_net_group *group, uint64_t tag,
                                lh_error *err)
@@ -34,8 +34,8 @@ static lh_status init_exchange(lhi_round *x, lhi_net *net,
     return LH_OK;
 }
 
-/* Waits for a round's sends and receives and releases them. Returns `status`,
- * or the wait's first error. */
+/* Waits for the sends and receives of a round (one collective) and releases
+ * them. Returns `status` if it is an error, else the wait's result. */
 static lh_status finish_exchange(lhi_round *x, lh_status status, lh_error *err)
 {
     status = lhi_round_end(x, status, NULL, err);

@@ -179,8 +179,8 @@ static bool departs_before(const link *l, const message *a, const message *b)
     return a->sender < b->sender;
 }
 
-/* Inserts the message in slot `i` into the link's departure order; returns its
- * position. */
+/* Inserts the message in slot `i` into the link's departure order (by turn,
+ * else by entry time); returns its position. */
 static uint32_t insert_in_order(link *l, uint32_t i)
 {
     if (l->tail == 2 * LHI_LINKS_MAX_MESSAGES) {
@@ -199,8 +199,9 @@ static uint32_t insert_in_order(link *l, uint32_t i)
     return place;
 }
 
-/* Computes transfer and arrival times of the messages from position `place` of
- * the departure order on. Arrivals stay in order even if latencies differ. */
+/* Computes the transfer and arrival times of the messages from position `place`
+ * of the departure order on. A later message never arrives before an earlier
+ * one, even if the latency has fallen. */
 static void compute_times(link *l, uint32_t place)
 {
     int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
@@ -256,8 +257,9 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     return LH_OK;
 }
 
-/* Adds a message to link `l`, which is locked and has index `i`; *out: its
- * slot. */
+/* Adds a message of `bytes` bytes from rank `sender` to link `l`, which is
+ * locked and has index `i`; *out: its slot. `turn`: its position in the
+ * departure order. */
 static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                             int64_t entered_ns, uint64_t turn, uint32_t *out,
                             lh_error *err)

@@ -31,16 +31,18 @@ lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
 
 /* Returns the bytes that a table of n_links emulated links needs. */
 size_t lhi_links_bytes(uint32_t n_links);
-/* Initialises an emulated link table in lhi_links_bytes() zeroed bytes. */
+/* Initialises a table of n_links emulated links with the parameters `links`, in
+ * lhi_links_bytes() zeroed bytes of memory, which processes may share. */
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
                          const lhi_net_link *links, lh_error *err);
 /* Destroys the locks of an emulated link table. */
 void lhi_links_fini(lhi_links *table);
 
-/* Adds a message from rank `sender` to emulated link `i`, which it enters at
- * entered_ns. *slot identifies it until lhi_links_take(). LH_EINVAL: invalid
- * link or turn; LH_EIO: the link is full, or a rank was killed while it held
- * the lock. */
+/* Adds a message of `bytes` bytes from rank `sender` to emulated link `i`,
+ * which it enters at entered_ns; `turn`: its position in the link's departure
+ * order. *slot identifies it until lhi_links_take(). LH_EINVAL: invalid link or
+ * turn; LH_EIO: the link is full, or a rank was killed while it held the lock.
+ * */
 lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
                           size_t bytes, int64_t entered_ns, uint64_t turn,
                           uint32_t *slot, lh_error *err);
@@ -51,22 +53,23 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
 lh_status lhi_links_set(lhi_links *table, uint32_t link,
                         const lhi_net_link *rule, lh_error *err);
 
-/* Delays departures from the link until `until_ns`. */
+/* Holds back all departures from emulated link `i` until until_ns, as if the
+ * link were down. */
 lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
                             lh_error *err);
 
 /* Checks that a link and a message slot exist; a peer may send any numbers. */
 bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 
-/* Takes message `index` off its link if it has arrived by `now_ns`: sets
- * *taken, *arrived_ns and *began_ns (start of the transfer) and frees its
- * slot. Otherwise *arrived_ns is the time for the next attempt, or
- * LHI_LINKS_UNKNOWN: then call lhi_links_wait_known(). Called by the
- * receiver. */
+/* Takes the message in slot `index` off emulated link `i` if it has arrived by
+ * now_ns, as its receiver: sets *taken, *arrived_ns and *began_ns (start of the
+ * transfer), and frees the slot. Otherwise *arrived_ns is the time for the next
+ * attempt, or LHI_LINKS_UNKNOWN: then call lhi_links_wait_known(). */
 lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
                          int64_t now_ns, bool *taken, int64_t *began_ns,
                          int64_t *arrived_ns, lh_error *err);
-/* Sleeps until the message's arrival time is set, or until `until_ns`. */
+/* Sleeps until the arrival time of the message in slot `slot` of emulated link
+ * `i` is known, at most until until_ns. */
 void lhi_links_wait_known(lhi_links *table, uint32_t link, uint32_t slot,
                           int64_t until_ns);
 

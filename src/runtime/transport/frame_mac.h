@@ -17,8 +17,9 @@ enum { LHI_FRAME_MAC_BYTES = 16, LHI_FRAME_MAC_KEY_BYTES = 32 };
 
 typedef struct lhi_frame_mac lhi_frame_mac; /* one direction of a connection */
 
-/* Creates the MAC state for one direction; `upwards`: from the lower to the
- * higher rank. LH_EUNSUPPORTED: this build has no OpenSSL. */
+/* Creates the state for MACs (authentication codes) of the frames in one
+ * direction of a connection; `upwards`: from the lower to the higher rank.
+ * LH_EUNSUPPORTED: this build has no OpenSSL. */
 lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
                              bool upwards, lhi_frame_mac **out, lh_error *err);
 /* Frees a MAC state; NULL is allowed. */
@@ -39,7 +40,8 @@ void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
 /* Ends the MAC (authentication code) and stores it in `out`. */
 void lhi_frame_mac_end(lhi_frame_mac *seal,
                        unsigned char out[LHI_FRAME_MAC_BYTES]);
-/* Ends the MAC and returns whether it equals the received one, `is`. */
+/* Ends the MAC (authentication code), and returns whether it equals `is`, the
+ * received one. */
 bool lhi_frame_mac_verify(lhi_frame_mac *seal,
                           const unsigned char is[LHI_FRAME_MAC_BYTES]);
 

@@ -169,8 +169,8 @@ static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
     return lhi_round_send(&g->round, i, data, size, err);
 }
 
-/* Waits for the collective's sends and receives, sleeps for the emulated link
- * time and updates the totals. */
+/* Waits for the collective's sends and receives, sleeps until the emulated link
+ * would have transferred them, and adds the durations to the totals. */
 static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
 {
     if (status == LH_OK)
@@ -222,7 +222,8 @@ static lh_status receive_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Runs an all-to-all of the group with the sizes and addresses in `b`. */
+/* Runs an all-to-all among the group's members, with the sizes and addresses
+ * per member in `b`. */
 static lh_status exchange(lhi_group *g, const lhi_group_bytes *b, lh_error *err)
 {
     begin_round(g);

@@ -29,9 +29,10 @@ typedef struct lhi_group_options {
     const lhi_net_stop *stop; /* as in lhi_net_wait_or_stop(); may be NULL */
 } lhi_group_options;
 
-/* Creates a rank group for collectives. LH_EINVAL: the caller is not the given
- * member, a rank is listed twice, or the tag has lower bits set. Free it only
- * between calls; the endpoint may be closed before that. */
+/* Creates a group of ranks for collectives. LH_EINVAL: the caller is not the
+ * given member, a rank is listed twice, or the group's tag has bits in its
+ * lower half, which number the collectives. Free it only between collectives;
+ * the endpoint may be closed before. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
 /* Frees a group; NULL is allowed. */
@@ -47,7 +48,8 @@ size_t lhi_group_memory_bytes(const lhi_group *group);
 /* Returns the memory that a reduce-scatter needs, in bytes, if the caller
  * receives `count` values. */
 size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
-/* Returns the memory that an all-reduce of n values needs, in bytes. */
+/* Returns the bytes of memory that an all-reduce of n values over n_ranks ranks
+ * needs on member `mine`. */
 size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
 /* Emulates a link in every later collective of a group whose members share a
@@ -81,7 +83,8 @@ lh_status lhi_group_all_gather(lhi_group *group, const void *mine, void *all,
 lh_status lhi_group_reduce_scatter(lhi_group *group, const float *values,
                                    float *out, const size_t *counts,
                                    lh_error *err);
-/* All-reduce: n values become their sums over all members, in place. */
+/* All-reduce: replaces `values` (n of them) by their sums over all members, in
+ * place. */
 lh_status lhi_group_all_reduce(lhi_group *group, float *values, size_t n,
                                lh_error *err);
 /* All-to-all: sends gives[i] bytes of `out` to member i and receives gets[i]
@@ -109,14 +112,15 @@ lh_status lhi_group_all_to_all_with_counts(lhi_group *group,
                                            const lhi_group_bytes *rows,
                                            void (*known)(void *context),
                                            void *context, lh_error *err);
-/* Shift: sends `gives` bytes to the next member (`back`: to the previous one)
- * and receives `gets` bytes from the opposite side; the group is a ring. A
- * group of one copies. */
+/* Shift around a ring: sends `gives` bytes of `out` to the next member (`back`:
+ * to the previous one), and receives `gets` bytes from the opposite side into
+ * `in`. A group of one copies. */
 lh_status lhi_group_shift(lhi_group *group, bool back, const void *out,
                           size_t gives, void *in, size_t gets, lh_error *err);
 
-/* Starts a shift, so that the caller can compute until lhi_group_shift_end().
- * No other call is allowed in between, and the buffers may not be touched. */
+/* Starts a shift as lhi_group_shift() does, so that the caller can compute
+ * until lhi_group_shift_end(). No other call of the group is allowed in
+ * between, and the buffers may not be touched. */
 lh_status lhi_group_shift_begin(lhi_group *group, bool back, const void *out,
                                 size_t gives, void *in, size_t gets,
                                 lh_error *err);

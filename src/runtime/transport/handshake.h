@@ -55,11 +55,12 @@ typedef struct lhi_handshake_message {
     unsigned char job[32]; /* digest of the job's name */
 } lhi_handshake_message;
 
-/* Encodes a connection handshake message. */
+/* Encodes a handshake message (kind, rank, job and nonces) of a new connection
+ * into `out`. */
 void lhi_handshake_write(const lhi_handshake_message *hello,
                          unsigned char out[LHI_HANDSHAKE_BYTES]);
-/* Decodes a connection handshake message. LH_EIO: invalid; `err` names the
- * field. */
+/* Decodes a handshake message (kind, rank, job and nonces) of a new connection.
+ * LH_EIO: invalid; `err` names the field. */
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
                              lhi_handshake_message *out, lh_error *err);
 
@@ -79,12 +80,13 @@ void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
  * "data"; NULL: equal. */
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES]);
-/* Computes a job name's digest. */
+/* Computes the digest of the job's name, by which connections from other jobs
+ * are recognised. */
 void lhi_compute_job_digest(const char *job, unsigned char out[32]);
 /* Fills `out` with random bytes; false: none available. */
 bool lhi_random_bytes(void *out, size_t size);
-/* Computes the HMAC-SHA-256 over the label, the handshake and `n` more bytes.
- */
+/* Computes the HMAC-SHA-256 with the key `secret` over the label, the
+ * handshake's values and the `n` bytes `more`. */
 void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
                                const char *label,
                                const lhi_handshake *handshake, const void *more,

@@ -64,8 +64,9 @@ static void wait_for_zero(uint32_t *word)
         lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_POLL_NS, false);
 }
 
-/* Completes a receive whose bytes are in place; the message entered emulated
- * link `link`, slot `slot`, at entered_ns. */
+/* Completes a receive whose bytes are in place. Its message entered emulated
+ * link `link`, in slot `slot`, at entered_ns, which determines when it arrives.
+ * */
 static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                            uint32_t slot)
 {
@@ -76,8 +77,8 @@ static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     lhi_op_done(op, LH_OK);
 }
 
-/* Copies from the sender's memory to the receiver's and completes both
- * operations. */
+/* Copies a message's bytes from the sender's memory to the receiver's, and
+ * completes both operations. */
 static void copy_across(lhi_net_op *receive, lhi_net_op *send)
 {
     if (send->size)
@@ -86,8 +87,8 @@ static void copy_across(lhi_net_op *receive, lhi_net_op *send)
     lhi_op_done(send, LH_OK);
 }
 
-/* Copy thread of an endpoint: copies queued large messages into their receives
- * until the endpoint closes. */
+/* Main function of an endpoint's copy thread: copies queued large messages into
+ * their receives until the endpoint closes. */
 static void *copy_thread_main(void *of)
 {
     inproc_endpoint *e = of;
@@ -139,8 +140,9 @@ static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
     return true;
 }
 
-/* Queues message `op` at endpoint `to`, whose lock must be held, as
- * unexpected: no receive is posted yet. Copies small messages. */
+/* Queues message `op` at endpoint `to`, whose lock must be held, as unexpected,
+ * because no receive is posted yet. Copies a small message, so that its send is
+ * complete. */
 static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to,
                                   lhi_net_op *op, lh_error *err)
 {
@@ -292,7 +294,8 @@ static void inproc_cancel(lhi_net *net, lhi_net_op *op)
     }
 }
 
-/* Fails the run on all ranks, which share one failure record. */
+/* Fails the run with `reason` on all ranks of the process, which share one
+ * failure record. */
 static void inproc_abort(lhi_net *net, const char *reason)
 {
     lhi_failure_set(net->failure, net->rank, reason);

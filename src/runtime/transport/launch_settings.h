@@ -32,8 +32,8 @@ lh_status lhi_launch_read_secret(lhi_launch_settings *s, const char *launcher,
 lh_status lhi_launch_read_port(lhi_launch_settings *s, uint16_t port,
                                lh_error *err);
 
-/* Sets rank 0's host. LH_EINVAL: the value of the variable `name` is too long.
- */
+/* Sets rank 0's host in `s` to `host`. LH_EINVAL: it is too long; `name`: the
+ * variable that it comes from, for the message. */
 lh_status lhi_launch_set_host(lhi_launch_settings *s, const char *name,
                               const char *host, lh_error *err);
 

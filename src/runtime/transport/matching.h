@@ -41,8 +41,8 @@ lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from,
                                   uint64_t tag);
 /* Removes a posted receive; false: not found. */
 bool lhi_match_cancel(lhi_match *match, const lhi_net_op *op);
-/* Removes and returns a posted receive for a message from `from`; NULL: none.
- */
+/* Removes and returns any posted receive for a message from rank `from`, with
+ * any tag; NULL: none. */
 lhi_net_op *lhi_match_take_from(lhi_match *match, uint32_t from);
 
 /* Allocates a record for an unexpected message (one without a posted receive)

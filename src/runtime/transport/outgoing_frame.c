@@ -30,8 +30,8 @@ static struct iovec make_vector(const unsigned char *bytes, size_t n)
     return (struct iovec){data.base, n};
 }
 
-/* Computes the header's MAC (authentication code) before the frame's first
- * byte is sent. */
+/* Computes the MAC (authentication code) of the frame's header, before the
+ * frame's first byte is sent. */
 static void add_header_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
 {
     if (!seals || o->has_header_mac)
@@ -42,8 +42,8 @@ static void add_header_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
     lhi_frame_mac_end(seals, o->header + LHI_FRAME_BYTES);
 }
 
-/* Replaces the payload's MAC by one that marks the message as void, so that
- * the receiver drops it. */
+/* Replaces the payload's MAC (authentication code) by one that marks the
+ * message as void, so that the receiver drops it. */
 static void add_void_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
 {
     if (!seals)
@@ -52,8 +52,8 @@ static void add_void_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
     lhi_frame_mac_end(seals, o->payload_mac);
 }
 
-/* Adds the payload bytes up to `end` that are not yet covered to the payload's
- * MAC. */
+/* Adds the payload bytes up to offset `end` that its MAC (authentication code)
+ * does not yet cover to the MAC. */
 static void extend_payload_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals,
                                size_t end)
 {

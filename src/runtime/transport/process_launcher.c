@@ -91,7 +91,8 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* Closes the sockets and pipes of other ranks in rank `rank`'s process. */
+/* Closes, in the process of rank `rank`, the sockets and pipes that belong to
+ * other ranks. */
 static void close_others(launcher *l, uint32_t rank)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -163,7 +164,8 @@ static void kill_all(launcher *l)
             kill(l->children[i].pid, SIGKILL);
 }
 
-/* Connects all rank pairs by socket pairs. */
+/* Creates a socket pair between every two ranks, over which they exchange
+ * messages. */
 static lh_status connect_all(launcher *l, lh_error *err)
 {
     uint64_t needed = (uint64_t)l->n * l->n + 64;
@@ -219,7 +221,8 @@ static lh_status fork_rank(launcher *l, uint32_t rank, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a rank's report and result; closes the pipe at its end. */
+/* Reads the available bytes of a rank's report and result from its pipe; closes
+ * the pipe when the rank has closed its end. */
 static lh_status read_pipe(child *c, lh_error *err)
 {
     if (c->n_got == c->room) {
@@ -344,7 +347,8 @@ static void reap_orphans(const launcher *l)
     }
 }
 
-/* Kills the ranks that are still running after the grace time. */
+/* Kills the rank processes that still run after the time that they have to end.
+ * */
 static void kill_remaining(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
@@ -400,7 +404,7 @@ static lh_status supervise(launcher *l, lh_error *err)
     return status;
 }
 
-/* Returns the run's failure with the status of the rank that caused it. */
+/* Returns the run's failure: status and message of the rank that caused it. */
 static lh_status summarise_failure(launcher *l, lh_error *err)
 {
     const char *why = lhi_failure_text(&l->shared->failure);
@@ -503,7 +507,8 @@ static void clean_up(launcher *l)
         munmap(l->shared, sizeof *l->shared);
 }
 
-/* Connects, starts and supervises all ranks; returns the run's failure. */
+/* Connects all ranks, starts and supervises their processes, and returns the
+ * run's failure, if any. */
 static lh_status launch(launcher *l, lh_error *err)
 {
     LHI_TRY(connect_all(l, err));

@@ -91,7 +91,8 @@ void lhi_proto_payload_sent(lhi_proto *p, lhi_net_op *op, lh_status status)
         lhi_futex_wake(&p->n_sends_pending, false);
 }
 
-/* Fails because a message and its receive differ in size. */
+/* Fails because a message from rank `from` and its receive differ in size; the
+ * message names the tag and both sizes. */
 static lh_status fail_size_mismatch(uint32_t from, uint64_t tag,
                                     uint64_t message_bytes,
                                     uint64_t receive_bytes, lh_error *err)
@@ -104,8 +105,8 @@ static lh_status fail_size_mismatch(uint32_t from, uint64_t tag,
 
 /* ---- sending ---- */
 
-/* Removes and returns the first grant (permission to send a large message) of
- * a peer with the tag; NULL: none. The caller releases it. */
+/* Removes and returns the first grant (the peer's permission to send a large
+ * message) with the tag; NULL: none. The caller releases it. */
 static grant *take_grant(lhi_peer *peer, uint64_t tag)
 {
     for (grant **at = &peer->grants; *at; at = &(*at)->next) {
@@ -119,8 +120,8 @@ static grant *take_grant(lhi_peer *peer, uint64_t tag)
     return NULL;
 }
 
-/* Sends the bytes of a large message that the receiver has granted as number
- * `id`. */
+/* Sends the bytes of large message `op`, which the receiver has granted under
+ * the number `id` for `size` bytes. */
 static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
                            uint64_t size, lh_error *err)
 {
@@ -190,8 +191,8 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- receiving ---- */
 
-/* Copies the message's entry time, emulated link and link slot to the
- * receive. */
+/* Copies the message's entry time, emulated link and slot on that link to the
+ * receive, which determine when it arrives. */
 static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                            uint32_t slot)
 {
@@ -200,7 +201,8 @@ static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     op->slot = slot;
 }
 
-/* Completes a receive; without an emulated link, now is its arrival time. */
+/* Completes receive `op`, whose bytes are in place; without an emulated link,
+ * it has arrived now. */
 static void finish_receive(lhi_net_op *op)
 {
     op->arrived_ns = op->link == LHI_NET_NO_LINK ? lhi_now_ns() : 0;
@@ -217,7 +219,8 @@ static lhi_net_op *find_unoffered(const lhi_peer *peer, uint64_t tag)
     return NULL;
 }
 
-/* Completes a large receive once both its offer and its bytes have arrived. */
+/* Completes a large receive once both the sender's offer and the bytes have
+ * arrived. */
 static void finish_large(lhi_proto *p, lhi_net_op *op)
 {
     if ((op->flags & LHI_OP_OFFERED) && (op->flags & LHI_OP_FILLED)) {
@@ -377,8 +380,8 @@ static lh_status handle_small_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles an OFFER frame: matches the large message with a granted receive, or
- * queues it as unexpected. */
+/* Handles an OFFER frame (a sender has a large message): matches it with a
+ * receive already granted, or queues it as unexpected. */
 static lh_status handle_offer_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, lh_error *err)
 {
@@ -400,8 +403,8 @@ static lh_status handle_offer_frame(lhi_proto *p, uint32_t from,
     return kept ? queue_unexpected(p, kept, err) : LH_ENOMEM;
 }
 
-/* Handles a GRANT frame: sends the granted message, or stores the grant until
- * its send starts. */
+/* Handles a GRANT frame (a receiver permits a large message): sends the
+ * message, or stores the grant until its send starts. */
 static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, lh_error *err)
 {
@@ -430,8 +433,8 @@ static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles a DATA frame's header: sets the payload's destination *into to the
- * granted receive *op. */
+/* Handles the header of a DATA frame (a granted message's bytes): sets *into,
+ * the payload's destination, to the memory of the granted receive *op. */
 static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
                                    const lhi_frame *f, void **into,
                                    lhi_net_op **op, lh_error *err)
@@ -470,7 +473,8 @@ static void handle_bye_frame(lhi_proto *p, uint32_t from)
         lhi_proto_payload_sent(p, op, LH_EIO);
 }
 
-/* Checks that the emulated link and the slot named in a frame exist. */
+/* Checks that the emulated link and slot named in a frame from rank `from`
+ * exist. LH_EIO: they do not. */
 static lh_status check_link(const lhi_proto *p, uint32_t from,
                             const lhi_frame *f, lh_error *err)
 {
@@ -513,7 +517,7 @@ lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
     }
 }
 
-/* Matches a complete unexpected message with a receive posted while it
+/* Hands a complete unexpected message to a receive that was posted while it
  * arrived, or queues it. */
 static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept,
                                    lh_error *err)

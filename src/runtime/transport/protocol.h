@@ -83,8 +83,8 @@ lh_status lhi_proto_frame_received(lhi_proto *proto, uint32_t from,
  * complete; called by the carrier (sockets or UCX). */
 lh_status lhi_proto_payload_received(lhi_proto *proto, lhi_net_op *op,
                                      lhi_unexpected *kept, lh_error *err);
-/* Completes a send whose bytes are sent, or cannot be (`status`); the carrier
- * (sockets or UCX) calls it. */
+/* Completes a send whose bytes have been sent or, with an error `status`,
+ * cannot be; called by the carrier (sockets or UCX). */
 void lhi_proto_payload_sent(lhi_proto *proto, lhi_net_op *op, lh_status status);
 
 /* Waits until all sends are complete or the run has failed. Afterwards the

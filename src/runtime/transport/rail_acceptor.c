@@ -30,8 +30,8 @@ static lhi_handshake_message make_message(const lhi_rails *s,
     return h;
 }
 
-/* Sends a handshake message without blocking; false: it does not fit the socket
- * buffer. */
+/* Sends a handshake message over socket `fd` without blocking; false: it does
+ * not fit into the socket buffer. */
 static bool send_message(int fd, const lhi_handshake_message *h)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
@@ -39,8 +39,8 @@ static bool send_message(int fd, const lhi_handshake_message *h)
     return lhi_send_now(fd, bytes, sizeof bytes);
 }
 
-/* Computes this rank's proof (MAC) for a handshake with a peer; `label`:
- * purpose. */
+/* Computes this rank's proof (MAC over the handshake) that it knows the run's
+ * secret, for `peer`; `label`: the proof's purpose. */
 static void compute_proof(const lhi_rails *s, uint32_t peer, const char *label,
                           const lhi_handshake *shake,
                           unsigned char out[LHI_MAC_BYTES])
@@ -133,7 +133,7 @@ static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
 }
 
 /* Handles the peer's handshake message on a rail (parallel connection) that is
- * being connected; returns 0 or an error number. */
+ * being connected; returns 0 or an errno value. */
 static int continue_handshake(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -205,8 +205,8 @@ static bool challenge(lhi_rails *s, lhi_pending_connection *g,
     return send_message(g->fd, &answer);
 }
 
-/* Checks the client's proof and activates the rail; false: close the
- * connection. */
+/* Checks the connecting rank's proof, and activates its rail (parallel
+ * connection); false: close the connection. */
 static bool admit_rail(lhi_rails *s, lhi_pending_connection *g,
                        const lhi_handshake_message *h)
 {

@@ -136,8 +136,8 @@ lh_status lhi_rail_activate(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
     return LH_OK;
 }
 
-/* Closes the local stream of a peer, whose end tells this rank that the peer
- * is lost. */
+/* Closes this end of the local stream (socket pair with the rank's protocol)
+ * for a peer, from which the rank sees that the peer is lost. */
 static void close_local_stream(lhi_rail_peer *p)
 {
     if (p->fd >= 0)
@@ -161,9 +161,9 @@ void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 
 /* ---- writing ---- */
 
-/* Prepares the next frame of a rail (one of the parallel connections to a
- * peer), with header and MACs. `g`: segment to carry, NULL: a keep-alive
- * frame. */
+/* Prepares the next frame, with header and MACs, that a rail (parallel
+ * connection) writes to a peer. `g`: segment (numbered piece of the stream) to
+ * carry, NULL: a keep-alive frame. */
 static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
                           lhi_segment *g)
 {
@@ -244,8 +244,8 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
     return true;
 }
 
-/* Returns the next segment that waits to be sent to the peer and removes it
- * from the waiting ones; NULL: none. */
+/* Removes and returns the next segment (numbered piece of the stream) that
+ * waits to be sent to the peer; NULL: none. */
 static lhi_segment *take_next_waiting(lhi_rail_peer *p)
 {
     for (; p->n_waiting > 0 && p->first_waiting < p->next; p->first_waiting++) {
@@ -319,8 +319,8 @@ void lhi_rail_send_ack(lhi_rails *s, uint32_t peer, uint32_t rail)
 
 /* ---- reading ---- */
 
-/* Frees the segments with numbers below `number`, which the peer has
- * acknowledged. */
+/* Frees the segments (numbered pieces of the stream) below number `number`,
+ * which the peer has acknowledged. LH_EIO: an impossible number. */
 static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
                                       uint64_t number, lh_error *err)
 {
@@ -364,8 +364,9 @@ static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* Handles a complete, authenticated frame: delivers its segment (numbered piece
- * of the stream) to the local stream. */
+/* Handles a complete, authenticated frame of rail `r`: stores its segment
+ * (numbered piece of the stream), and writes segments that are in order to the
+ * local stream. */
 static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {
@@ -422,8 +423,8 @@ static unsigned char *next_destination(lhi_rail *r, size_t *n)
     return r->in_tail + at;
 }
 
-/* Handles received bytes: checks the MAC of a header or payload once it is
- * complete. */
+/* Handles the bytes just received on rail `r`: once a header, payload or MAC is
+ * complete, checks and handles it. */
 static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {

@@ -247,8 +247,8 @@ static lh_status send_addresses(const rail_setup *j, uint32_t peer,
                     strerror(errno));
 }
 
-/* Reads exactly `size` bytes until `until_ns`; false: timeout, error or end of
- * stream. */
+/* Reads exactly `size` bytes from socket `fd` until until_ns; false: timeout,
+ * error or end of stream. */
 static bool read_until(int fd, unsigned char *bytes, size_t size,
                        int64_t until_ns)
 {
@@ -301,7 +301,8 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
                           peer);
 }
 
-/* Sends this rank's rail addresses to all peers and receives theirs. */
+/* Sends the addresses of this rank's rails (parallel connections) to all peers,
+ * and receives theirs. */
 static lh_status exchange(const rail_setup *j, lh_error *err)
 {
     int64_t until_ns = lhi_now_ns() + LHI_RAILS_CONNECT_TIMEOUT_NS;
@@ -314,9 +315,9 @@ static lh_status exchange(const rail_setup *j, lh_error *err)
     return LH_OK;
 }
 
-/* Listens on this rank's rails (parallel connections), exchanges addresses with
- * all peers, and opens the rails. `streams` receives one descriptor per
- * peer. */
+/* Listens on the addresses of this rank's rails (parallel connections),
+ * exchanges addresses with all peers, and opens all rails. streams[i] receives
+ * the descriptor of the stream to rank i. */
 static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {

@@ -6,10 +6,10 @@
 #include "runtime/transport/rails.h"
 #include "runtime/transport/transport.h"
 
-/* Opens the rails of a rank that has joined with these options, over its
- * connections from joining (fds[i], -1 at its own) and their keys. LH_OK:
- * fds[i] is now its end of the stream to rank i and the connection is closed;
- * otherwise nothing has changed. */
+/* Opens the rails (parallel connections) of a rank that has joined the job,
+ * over its connections fds[i] to rank i (-1 at its own) and their keys. LH_OK:
+ * fds[i] is now the stream to rank i over the rails, and the connection is
+ * closed; otherwise nothing has changed. */
 lh_status lhi_rails_setup(const lhi_tcp_options *options,
                           const unsigned char *keys, lhi_failure *failure,
                           int *fds, lhi_rails **out, lh_error *err);

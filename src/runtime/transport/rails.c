@@ -133,8 +133,8 @@ static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
     return LH_OK;
 }
 
-/* Reads the bytes that the local rank has written for a peer and divides them
- * into segments. */
+/* Reads the bytes that the local rank has written to its stream for a peer, and
+ * divides them into segments to be sent over the rails. */
 static void read_local_stream(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -214,8 +214,8 @@ static void check_peer_timeout(lhi_rails *s, uint32_t peer, int64_t now_ns)
     lhi_rails_fail_peer(s, peer, why);
 }
 
-/* Checks whether nothing more can be sent to the peer: all is acknowledged, or
- * the peer is lost. */
+/* Checks whether sending to the peer is complete: every segment is
+ * acknowledged, or the peer is lost. */
 static bool is_sending_over(const lhi_rails *s, const lhi_rail_peer *p)
 {
     bool sent = p->out_ended && p->acknowledged == p->next;
@@ -228,8 +228,9 @@ static int64_t get_earlier(int64_t a_ns, int64_t b_ns)
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Handles rail `k`'s timeouts to a peer: reconnects it, sends a keep-alive
- * frame or closes it. Returns the time of the rail's next timeout. */
+/* Handles the timeouts of rail `k` (parallel connection) to a peer at now_ns:
+ * reconnects it, sends a keep-alive frame or closes it. Returns the time of its
+ * next timeout. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
                                int64_t now_ns)
 {
@@ -391,8 +392,8 @@ static void handle_pending_events(lhi_rails *s, uint32_t n_pending)
             lhi_pending_accept(&s->pending, s->listeners[k]);
 }
 
-/* Checks whether the thread may end: at once on request, or when nothing more
- * can be sent to any peer or time is over. */
+/* Checks whether the rails' thread may end: at once on request, or if nothing
+ * more can be sent to any peer, or if the time for that is over. */
 static bool is_done(lhi_rails *s)
 {
     uint32_t asks = __atomic_load_n(&s->request, __ATOMIC_ACQUIRE);
@@ -449,7 +450,8 @@ static void request_thread(lhi_rails *s, uint32_t what)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Closes a peer's rails and local stream, and releases its segments. */
+/* Closes the rails (parallel connections) and the local stream of a peer, and
+ * frees its segments. */
 static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
 {
     for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {
@@ -570,7 +572,8 @@ static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
     }
 }
 
-/* Fails with the missing rail's name; the thread must have ended. */
+/* Fails with LH_EIO, naming a rail that is not connected; the thread must have
+ * ended. */
 static lh_status fail_missing_rail(const lhi_rails *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {

@@ -136,8 +136,9 @@ static inline void lhi_rails_add_statistic(uint64_t *what, uint64_t n)
 
 /* ---- rail_io.c ---- */
 
-/* Makes an authenticated connection the rail `rail` to a peer, in place of an
- * earlier connection. */
+/* Makes the authenticated connection `fd` the rail number `rail` (parallel
+ * connection) to a peer, in place of an earlier one. `shake`: its handshake,
+ * from which its keys follow; answer_ns: time of the peer's answer. */
 lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
                             int fd, const lhi_handshake *shake,
                             int64_t answer_ns, lh_error *err);
@@ -158,8 +159,8 @@ void lhi_rail_send_ack(lhi_rails *rails, uint32_t peer, uint32_t rail);
  * has an unfinished frame or a waiting segment to write. */
 bool lhi_rail_has_work(const lhi_rail_peer *peer, const lhi_rail *rail);
 
-/* Fails the run because of a peer, or of this rank; `why` follows the rank's
- * name in the message. */
+/* Fails the run because of rank `peer`, which may be this rank itself; the text
+ * `why` follows the rank's name in the message. */
 void lhi_rails_fail_peer(lhi_rails *rails, uint32_t peer, const char *why);
 
 /* ---- rail_acceptor.c ---- */
@@ -170,11 +171,12 @@ void lhi_rail_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* Continues the connection attempt of a rail (one of the parallel connections
  * to a peer) after a poll() event. */
 void lhi_rail_continue_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Reads from a pending connection; its fd is -1 once it is closed or has become
- * a rail. */
+/* Reads handshake bytes from a pending connection (accepted, not yet
+ * authenticated); its fd is -1 once it is closed or has become a rail. */
 void lhi_rail_read_pending(lhi_rails *rails,
                            lhi_pending_connection *connection);
-/* Closes pending connections that are not authenticated in time. */
+/* Closes the pending connections (accepted, not yet authenticated) whose time
+ * to authenticate has ended at now_ns. */
 void lhi_rail_close_expired(lhi_rails *rails, int64_t now_ns);
 
 #endif

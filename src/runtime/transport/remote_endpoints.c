@@ -125,8 +125,8 @@ static void close_control(void *of)
     lhi_net_close(of);
 }
 
-/* All-gathers the ranks' UCX address records of `size` bytes over the tcp
- * control connections. */
+/* All-gathers the ranks' UCX address records, `size` bytes each in `records`,
+ * over the tcp control connections (callback of the UCX transport). */
 static lh_status exchange(void *context, void *records, size_t size,
                           lh_error *err)
 {

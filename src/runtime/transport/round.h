@@ -27,7 +27,8 @@ lh_status lhi_round_receive(lhi_round *x, uint32_t i, void *data, size_t size,
  * collective's sends and receives). */
 lh_status lhi_round_send(lhi_round *x, uint32_t i, const void *data,
                          size_t size, lh_error *err);
-/* Waits for the started operations in `ops`, the round's sends or receives. */
+/* Waits for the started operations in `ops`, the sends or the receives of the
+ * round (one collective), or until `stop` requests a stop. */
 lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
                          const lhi_net_stop *stop, lh_error *err);
 /* Waits for all started sends and receives of the round. After a failure

@@ -35,7 +35,8 @@ static size_t get_header_bytes(uint32_t n_links)
     return (size + 4095) / 4096 * 4096;
 }
 
-/* Maps the shared file of emulated links: header and table. */
+/* Maps the shared file of emulated links, header and table of n_links links,
+ * into memory. */
 static lh_status map_shared(lhi_shared_links *s, uint32_t n_links,
                             lh_error *err)
 {

@@ -106,7 +106,7 @@ static void request_writable(stream *s, uint32_t peer, bool want)
     c->asked = epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &e) == 0 && want;
 }
 
-/* Completes all queued frames of a connection with LH_EIO. */
+/* Completes the sends of all queued frames of a lost connection with LH_EIO. */
 static void fail_queued(stream *s, connection *c)
 {
     while (c->first) {
@@ -118,8 +118,8 @@ static void fail_queued(stream *s, connection *c)
     }
 }
 
-/* Writes a peer's queued frames until its socket is full or `most` bytes are
- * sent. */
+/* Writes the frames queued for a peer until its socket is full or `most` bytes
+ * are sent. */
 static void flush(stream *s, uint32_t peer, size_t most)
 {
     connection *c = &s->connections[peer];
@@ -153,8 +153,9 @@ static void flush(stream *s, uint32_t peer, size_t most)
         request_writable(s, peer, c->first && c->writes);
 }
 
-/* Queues a frame for rank `to`, and writes it at once if the queue is empty.
- * Without `op` the payload is copied. */
+/* Queues a frame with its payload for rank `to`, and writes it at once if the
+ * queue is empty. `op`: the send whose memory the payload is; NULL: the payload
+ * is copied (callback of the protocol). */
 static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
                               const void *payload, lhi_net_op *op,
                               lh_error *err)
@@ -245,7 +246,7 @@ static const char broken_seal[] =
     "a frame failed authentication: it was changed in transit, or bytes before "
     "it were lost or duplicated";
 
-/* Handles a received frame whose payload is complete: an ABORT frame becomes
+/* Handles a frame from a peer whose payload is complete: an ABORT frame becomes
  * the run's failure, any other one goes to the protocol. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
@@ -269,7 +270,8 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     return lhi_proto_payload_received(&s->proto, op, kept, err);
 }
 
-/* Decodes and handles a frame header and sets the payload's destination. */
+/* Decodes and handles the frame header just received from a peer, and sets the
+ * payload's destination. */
 static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -301,7 +303,8 @@ static void add_payload(connection *c, const unsigned char *bytes, size_t n)
         lhi_frame_mac_add(c->seals_in, bytes, n);
 }
 
-/* Checks the MAC (authentication code) of a complete payload. */
+/* Checks the MAC (authentication code) of the complete payload received from a
+ * peer. LH_EIO: it is wrong. */
 static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -319,7 +322,8 @@ static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
-/* Copies payload and MAC bytes that were read ahead to the frame. */
+/* Copies payload and MAC bytes of the current frame from the read-ahead buffer
+ * to their destination. */
 static lh_status consume_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -341,7 +345,8 @@ static lh_status consume_payload(stream *s, uint32_t peer, lh_error *err)
     return c->n_tail < c->tail_bytes ? LH_OK : verify_payload(s, peer, err);
 }
 
-/* Handles all bytes that were read ahead: headers, payloads and MACs. */
+/* Handles all bytes in a peer's read-ahead buffer: headers, payloads and MACs
+ * of frames. */
 static lh_status consume_buffer(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -411,7 +416,8 @@ static void close_lost(stream *s, uint32_t peer, const char *why)
         fail_peer(s, peer, why);
 }
 
-/* Reads from a connection until it is empty, closed or invalid. */
+/* Reads from the connection to a peer, and handles the frames, until it is
+ * empty, closed or invalid. */
 static void read_all(stream *s, uint32_t peer)
 {
     connection *c = &s->connections[peer];
@@ -673,8 +679,8 @@ static void stream_close(lhi_net *net)
         closed(context);
 }
 
-/* Adds a descriptor to the epoll set; events carry `what`: a peer, or
- * UINT32_MAX for the wake-up descriptor. */
+/* Adds descriptor `fd` to the epoll set; its events carry `what`: a peer's
+ * rank, or UINT32_MAX for the wake-up descriptor. */
 static lh_status add_to_epoll(stream *s, int fd, uint32_t what, lh_error *err)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = what};

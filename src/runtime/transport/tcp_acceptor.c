@@ -175,8 +175,8 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     return true;
 }
 
-/* Reads from a pending connection; its fd is -1 once it is closed or admitted.
- */
+/* Reads handshake bytes from a pending connection (accepted, not yet
+ * authenticated); its fd is -1 once it is closed or admitted. */
 static void read_pending(lhi_tcp_join_state *t, lhi_pending_connection *g)
 {
     ssize_t n = recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got,
@@ -204,7 +204,8 @@ static void read_pending(lhi_tcp_join_state *t, lhi_pending_connection *g)
     g->fd = -1;
 }
 
-/* Closes pending connections that are not authenticated in time. */
+/* Closes the pending connections (accepted, not yet authenticated) whose time
+ * to authenticate has ended. */
 static void close_expired(lhi_tcp_join_state *t)
 {
     int64_t now_ns = lhi_now_ns();

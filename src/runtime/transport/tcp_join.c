@@ -33,8 +33,8 @@ static const int64_t ms_ns = 1000000;
 
 /* ---- waiting ---- */
 
-/* Waits until the socket has event `what` (POLLIN or POLLOUT) and returns true;
- * false: not until `until_ns`. */
+/* Waits until socket `fd` has event `what` (POLLIN or POLLOUT) and returns
+ * true; false: not until until_ns. Serves pending connections meanwhile. */
 static bool wait_fd(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns)
 {
     while (!lhi_tcp_poll(t, fd, what, until_ns, NULL))
@@ -92,8 +92,8 @@ static bool write_until(lhi_tcp_join_state *t, int fd, const void *in,
 
 /* ---- handshake ---- */
 
-/* Sends a handshake message and its payload of h->more bytes; false: timeout or
- * error. */
+/* Sends a handshake message and its payload of h->more bytes over socket `fd`
+ * until until_ns; false: timeout or error. */
 static bool send_message(lhi_tcp_join_state *t, int fd,
                          const lhi_handshake_message *h, const void *more,
                          int64_t until_ns)
@@ -104,8 +104,8 @@ static bool send_message(lhi_tcp_join_state *t, int fd,
            (h->more == 0 || write_until(t, fd, more, h->more, until_ns));
 }
 
-/* Reads a handshake message of the given kind; a refusal becomes an error with
- * its reason. */
+/* Reads a handshake message of the given kind from rank `from` over socket `fd`
+ * until until_ns. A refusal by the peer becomes an error with its reason. */
 static lh_status receive_message(lhi_tcp_join_state *t, int fd,
                                  lhi_handshake_kind kind, uint32_t from,
                                  lhi_handshake_message *h, int64_t until_ns,
@@ -139,8 +139,8 @@ static lh_status receive_message(lhi_tcp_join_state *t, int fd,
     return LH_OK;
 }
 
-/* Runs the connecting side's handshake: mutual authentication with rank `to`.
- */
+/* Runs the connecting side's handshake with rank `to` over socket `fd`: both
+ * prove that they know the run's secret. */
 static lh_status run_handshake(lhi_tcp_join_state *t, int fd, uint32_t to,
                                int64_t until_ns, lh_error *err)
 {
@@ -272,7 +272,8 @@ static int make_socket(lhi_tcp_join_state *t, int family)
     return fd;
 }
 
-/* Attempts to connect once until until_ns; returns 0 or an errno. */
+/* Tries once to connect socket `fd` to address `a` until until_ns; returns 0 or
+ * an errno value. */
 static int try_connect(lhi_tcp_join_state *t, int fd,
                        const struct sockaddr_storage *a, socklen_t size,
                        int64_t until_ns)
@@ -429,7 +430,8 @@ static lh_status receive_table(lhi_tcp_join_state *t, lhi_tcp_extra *extra,
     return status;
 }
 
-/* On rank 0, waits until each rank has reported its connections complete. */
+/* Waits, on rank 0, until every other rank has reported that it is connected to
+ * all. */
 static lh_status receive_ready(lhi_tcp_join_state *t, int64_t until_ns,
                                lh_error *err)
 {

@@ -54,11 +54,12 @@ lhi_tcp_make_message(const lhi_tcp_join_state *t, lhi_handshake_kind kind)
     return h;
 }
 
-/* Sends a refusal without blocking; it is lost if the socket buffer is full. */
+/* Sends a refusal with the reason `why` over socket `fd` without blocking; it
+ * is lost if the socket buffer is full. */
 void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why);
-/* Polls for at most 100 ms and serves pending connections. Returns whether `fd`
- * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
- * connected higher ranks; *spoke receives the rank of one with input, which is
+/* Polls for at most 100 ms, or until until_ns, and serves pending connections.
+ * Returns whether `fd` (-1: none) has the event `what`. Unless `spoke` is NULL,
+ * also polls the connected higher ranks; *spoke: one that has sent something
  * out of turn. */
 bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
                   uint32_t *spoke);

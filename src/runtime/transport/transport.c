@@ -52,7 +52,8 @@ static uint32_t get_final_state(lhi_failure *failure)
     return state;
 }
 
-/* Records a failure of `rank` that was observed here. */
+/* Records a failure of rank `rank` that this rank has observed, with the text
+ * `reason`; is_loss: the rank was lost. */
 static void set_observed(lhi_failure *failure, uint32_t rank, bool is_loss,
                          const char *reason)
 {
@@ -175,8 +176,8 @@ lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                            entered_ns, turn, &op->slot, err);
 }
 
-/* Initialises an operation with a peer; LH_EIO: the run has failed, LH_EINVAL:
- * no such peer. */
+/* Initialises `op`, a send or receive of `size` bytes at `data` with rank
+ * `peer`. LH_EIO: the run has failed; LH_EINVAL: no such peer. */
 static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
                           size_t size, lhi_net_op *op, lh_error *err)
 {
@@ -265,8 +266,8 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     }
 }
 
-/* Waits until the received message has arrived by its emulated link, in
- * emulated time. */
+/* Waits until receive `op`, whose bytes are present, has arrived by its
+ * emulated link, in emulated time. LH_ECANCELED: not until until_ns. */
 static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                            lh_error *err)
 {

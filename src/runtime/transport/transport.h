@@ -132,8 +132,9 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
 lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
                                lh_error *err);
 
-/* Posts a receive of exactly `size` bytes; never blocks. A message of another
- * size is an error that names both sizes and ends the run. */
+/* Posts a receive of exactly `size` bytes from rank `from` with tag `tag` into
+ * `data`; never blocks. `op` is pending until the message arrives. A message of
+ * another size is an error that ends the run. */
 lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
                           size_t size, lhi_net_op *op, lh_error *err);
 
@@ -183,8 +184,8 @@ lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
  * and receive returns LH_EIO within a second. The first reason is reported. May
  * be called twice. */
 void lhi_net_abort(lhi_net *net, const char *reason);
-/* Returns the failure's reason, with the rank ("rank 3: ..."); NULL: no
- * failure. */
+/* Returns the reason of the run's failure, with the failed rank ("rank 3:
+ * ..."); NULL: the run has not failed. */
 const char *lhi_net_failure(const lhi_net *net);
 
 /* Checks, after a failure, whether this rank prints the reason: the failed rank
@@ -198,9 +199,9 @@ bool lhi_net_has_lost_rank(const lhi_net *net);
  * that does not end the run; false: no new notice. */
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room);
 
-/* Returns the endpoint's own rank. */
+/* Returns this endpoint's own rank. */
 uint32_t lhi_net_rank(const lhi_net *net);
-/* Returns the rank count. */
+/* Returns the number of ranks in the run. */
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 
 /* Sets a function that lhi_net_close() calls as release(of) once the endpoint
@@ -241,14 +242,16 @@ typedef struct lhi_net_group {
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *group,
                           uint64_t tag, const lhi_net_stop *stop,
                           lh_error *err);
-/* Reduce-scatter: member i receives in `out` the sum over all members of
- * values [first(i), first(i+1)), first(i) = floor(n * i / n_ranks). `out` may
- * be values + first(i) and may not overlap other values. */
+/* Reduce-scatter over the members of `g`: sums all members' arrays `values` of
+ * n values; member i receives values first(i) to first(i + 1) - 1 of the sum in
+ * `out`, with first(i) = floor(n * i / n_ranks). `out` may be values +
+ * first(i), and may not overlap other values. */
 lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *group,
                                  uint64_t tag, const float *values, size_t n,
                                  float *out, lh_error *err);
-/* All-gather, the inverse of lhi_net_reduce_scatter(): member i contributes
- * values [first(i), first(i+1)) of the array; all receive the whole array. */
+/* All-gather over the members of `g`, the inverse of lhi_net_reduce_scatter():
+ * member i contributes values first(i) to first(i + 1) - 1 of the array of n
+ * values with value_size bytes each; all receive the whole array. */
 lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *group,
                              uint64_t tag, void *values, size_t n,
                              size_t value_size, lh_error *err);
@@ -278,8 +281,9 @@ typedef struct lhi_rank_result {
 lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
                        lhi_rank_result *result, lh_error *err);
 
-/* Runs `rank_main` in one thread per rank with in-process endpoints; returns
- * when all have ended. Otherwise like lhi_local_run(). */
+/* Runs `rank_main` in one thread per rank, with in-process endpoints and the
+ * emulated `links`; returns when all have ended. Results and failures as in
+ * lhi_local_run(). */
 lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
                          const lhi_net_link *links, lhi_rank_main *rank_main,
                          void *context, lhi_rank_result *results,
@@ -380,14 +384,14 @@ lh_status lhi_net_ucx(const lhi_tcp_options *options, lhi_net **out,
  * address exchange (including a secret created for the run). Messages use one
  * of the transports above. One thread makes all calls. */
 typedef struct lhi_mpi lhi_mpi;
-/* Checks whether mpirun or a similar launcher started this process. */
+/* Checks whether an MPI launcher, such as mpirun, started this process. */
 bool lhi_mpi_is_launched(void);
 /* Initialises MPI, once per process. LH_EUNSUPPORTED: not built in, or not
  * installed. */
 lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err);
 /* Returns this process's MPI rank. */
 uint32_t lhi_mpi_rank(const lhi_mpi *mpi);
-/* Returns the MPI rank count. */
+/* Returns the number of MPI ranks. */
 uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
 /* The run's setup, on which all ranks must agree. */
 typedef struct lhi_mpi_setup {

@@ -83,8 +83,8 @@ static inline uint32_t lhi_op_state(const lhi_net_op *op)
  * The operation may be freed before this returns. */
 void lhi_op_done(lhi_net_op *op, lh_status status);
 
-/* Adds a send's message to its emulated link, if any, at entered_ns; `turn`:
- * position in the link's departure order. */
+/* Enters the message of send `op` into its emulated link, if it has one, at
+ * entered_ns; `turn`: position in the link's departure order. */
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                              uint64_t turn, lh_error *err);
 
@@ -92,7 +92,8 @@ lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
  * every later call. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
-/* Ends the run because a message and its receive differ in size. */
+/* Fails the run because a message from rank `from` with tag `tag` and its
+ * receive differ in size: message_bytes and receive_bytes. */
 void lhi_net_fail_size(lhi_net *net, uint32_t from, uint64_t tag,
                        size_t message_bytes, size_t receive_bytes);
 

@@ -132,8 +132,8 @@ static void send_done(void *request, ucs_status_t status, void *of)
         u->call.request_free(request);
 }
 
-/* Handles the completion of a large UCX receive; called by UCX with the lock
- * held. */
+/* Handles the completion of the UCX receive `request` of a large message:
+ * completes the operation `of`. Called by UCX with the lock held. */
 static void receive_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {
@@ -191,13 +191,15 @@ static void close_peer(lhi_ucx *u, uint32_t peer)
 
 /* ---- the carrier ---- */
 
-/* Returns the UCX tag of the large message with number `id`. */
+/* Returns the UCX tag under which the bytes of the large message with number
+ * `id` are sent. */
 static uint64_t make_data_tag(const lhi_ucx *u, uint64_t id)
 {
     return LHI_UCX_TAG_DATA | (u->data_tag ^ id);
 }
 
-/* Sends `size` bytes with a UCX tag to the request's peer. */
+/* Sends `size` bytes with the UCX tag `tag` to the peer of request `j`, the
+ * record of this operation. */
 static void post(lhi_ucx *u, lhi_ucx_request *j, const void *bytes, size_t size,
                  uint64_t tag)
 {
@@ -520,7 +522,8 @@ static const lhi_net_ops ucx_ops = {
 
 /* ---- start ---- */
 
-/* Fills in this rank's address record: UCX address and random tags. */
+/* Fills in *mine, this rank's address record for the other ranks: UCX address
+ * and random tags. */
 static lh_status write_record(lhi_ucx *u, lhi_ucx_record *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;

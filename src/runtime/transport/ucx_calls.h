@@ -42,8 +42,8 @@ typedef struct lhi_ucx_calls {
     const char *(*status_string)(ucs_status_t status);
 } lhi_ucx_calls;
 
-/* Loads UCX, which stays loaded. LH_EUNSUPPORTED: UCX is not installed, or
- * lacks a function. */
+/* Loads the UCX library into `call`, its function table; it stays loaded.
+ * LH_EUNSUPPORTED: UCX is not installed, or lacks a function. */
 lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
 
 /* Converts a UCX status to LH_OK or LH_EIO, with UCX's message: "UCX cannot
@@ -51,9 +51,10 @@ lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
 lh_status lhi_ucx_check_status(const lhi_ucx_calls *calls, ucs_status_t status,
                                const char *what, lh_error *err);
 
-/* Creates a worker for tagged messages with about `n_peers` peers, and its
- * event file. `loopback`: reachable only from this host. On failure *context
- * and *worker have the objects created so far. */
+/* Creates a UCX context and worker for tagged messages with about n_peers
+ * peers, and *efd, the worker's event descriptor. `loopback`: reachable only
+ * from this host. On failure *context and *worker have the objects created so
+ * far. */
 lh_status lhi_ucx_make_worker(const lhi_ucx_calls *calls, bool loopback,
                               uint32_t n_peers, ucp_context_h *context,
                               ucp_worker_h *worker, int *efd, lh_error *err);

@@ -15,7 +15,8 @@
 /* Maximum size of a frame with its data, in bytes. */
 enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES };
 
-/* Marks an incoming frame as complete, or as failed; called by UCX. */
+/* Marks the incoming frame `of` as complete, or as failed; called by UCX when
+ * its receive ends. */
 static void frame_received(void *request, ucs_status_t status,
                            const ucp_tag_recv_info_t *info, void *of)
 {
@@ -25,7 +26,8 @@ static void frame_received(void *request, ucs_status_t status,
     c->of->call.request_free(request);
 }
 
-/* Frees a discarded message's memory; called by UCX. */
+/* Frees the memory of a message that was received only to be discarded; called
+ * by UCX when its receive ends. */
 static void discard_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {

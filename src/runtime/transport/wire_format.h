@@ -47,10 +47,11 @@ typedef struct lhi_frame {
                   * was lost */
 } lhi_frame;
 
-/* Encodes a frame header. */
+/* Encodes the header of a frame (protocol message) into `out`. */
 void lhi_frame_write(const lhi_frame *frame,
                      unsigned char out[LHI_FRAME_BYTES]);
-/* Decodes a frame header. LH_EIO: invalid; `err` names the field. */
+/* Decodes the header of a frame (protocol message). LH_EIO: invalid; `err`
+ * names the field. */
 lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
                          lhi_frame *out, lh_error *err);
 /* Returns the number of payload bytes that follow a frame's header. */
