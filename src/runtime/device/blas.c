@@ -15,7 +15,8 @@
 #define THREADS "OPENBLAS_NUM_THREADS"
 #define CORE "OPENBLAS_CORETYPE"
 
-/* Checks whether the processor has AVX-512. */
+/* Checks whether this machine's processor has the AVX-512 instructions that
+ * OpenBLAS uses. */
 static bool has_avx512(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -17,8 +17,9 @@ enum {
     MAX_ROWS = 1 << 24,         /* per microbatch */
 };
 
-/* Validates a cpu device's options: model family, dropout, microbatch size, and
- * layers per chunk. */
+/* Checks that a cpu device supports its options: model family, dropout,
+ * microbatch size, and layers per chunk. LH_EUNSUPPORTED or LH_EINVAL: it does
+ * not. */
 static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
@@ -76,8 +77,8 @@ static lh_status build_rotary_tables(lhi_cpu *cpu, double theta, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the scratch buffers that all passes share. lhi_cpu_scratch_bytes()
- * must count the same buffers. */
+/* Allocates the scratch buffers that all passes of the device share.
+ * lhi_cpu_scratch_bytes() must count the same buffers. */
 static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
                               lh_error *err)
 {
@@ -139,14 +140,14 @@ static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
     return LH_OK;
 }
 
-/* Returns the cpu device of which `device` is the base. */
+/* Returns the cpu device whose base struct is `device`. */
 static lhi_cpu *as_cpu(const lhi_device *device)
 {
     return (lhi_cpu *)(uintptr_t)device;
 }
 
-/* Closes the storage for offloading, and releases all arenas; the device itself
- * is in the last one. */
+/* Closes the storage of offloaded activations, and frees all memory of the
+ * device, which is itself in the last arena. */
 static void free_cpu(lhi_cpu *cpu)
 {
     /* its thread uses the arenas freed below */
@@ -159,7 +160,7 @@ static void free_cpu(lhi_cpu *cpu)
     lhi_arena_free(cpu->mem); /* also holds the device itself */
 }
 
-/* Releases the device (lhi_device_ops.close). */
+/* Frees the cpu device (lhi_device_ops.close). */
 static void close_cpu(lhi_device *device)
 {
     free_cpu(as_cpu(device));
@@ -220,9 +221,8 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     return LH_OK;
 }
 
-/* Validates one pass and its message buffers and runs its computation. `in`:
- * received activations or gradients, NULL: none; `out`: memory for those to
- * send. */
+/* Checks a pass and its message buffers, and runs the pass. `in`: received
+ * activations or gradients, NULL: none; `out`: memory for those to be sent. */
 static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                           void *out, lh_error *err)
 {
@@ -261,8 +261,8 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     }
 }
 
-/* Runs one pass, reports errors of its collectives, and measures its time into
- * `span`. `ready_ns`: when its inputs were available. */
+/* Runs one pass, reports a failed collective inside it, and stores its start
+ * and end in `span`. `ready_ns`: when its inputs were available. */
 static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
                                 const void *in, void *out, int64_t ready_ns,
                                 lhi_span *span, lh_error *err)
@@ -305,8 +305,8 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     return LH_OK;
 }
 
-/* Returns the sum of the multi-token prediction losses of the step's
- * microbatches. */
+/* Returns the sum of the losses of multi-token prediction over the step's
+ * microbatches; 0 without such modules. */
 static double modules_loss(const lhi_device *device)
 {
     const lhi_cpu *cpu = as_cpu(device);
@@ -384,8 +384,8 @@ static lhi_sharded_tensors sharded_tensors(const lhi_device *device,
     return out;
 }
 
-/* Frees the initial copy of all parameters. Chunks with sharded parameters
- * then need buffers from the caller before each step. */
+/* Frees the full copy of all initial parameters. Chunks with sharded parameters
+ * then need buffers from the caller in each step. */
 static void finalise(lhi_device *device)
 {
     lhi_cpu *cpu = as_cpu(device);

@@ -393,12 +393,12 @@ typedef struct lhi_cpu {
     float *d_experts;         /* [1 + microbatch][experts] */
 } lhi_cpu;
 
-/* Allocates a zeroed matrix aligned to a cache line; NULL: out of memory
- * (cpu_memory.c). */
+/* Allocates a matrix of `rows` x `columns` floats, zeroed and aligned to a
+ * cache line; NULL: out of memory. */
 float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns);
 
-/* Computes the dimensions that depend only on the model and the options
- * (cpu_memory.c). */
+/* Sets the device's dimensions that follow from the model and the options
+ * alone, such as rows and widths. */
 void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Counts this rank's parameter tensors in n_layers model layers from `first`
  * on. */
@@ -502,8 +502,8 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
  * `layers` layers. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                                  uint32_t layers);
-/* Starts copying a microbatch's offloaded activations to or from storage; see
- * lhi_device_ops. */
+/* Starts copying a microbatch's offloaded activations to or from storage, as
+ * `what` says; the copy takes at least least_ns, for emulation. */
 lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              const lhi_offload_copy *what, int64_t least_ns,
                              lh_error *err);
@@ -547,11 +547,13 @@ void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
                           float *dw, float *d_bias, uint32_t in, uint32_t out,
                           bool adds);
 
-/* Computes the model's norm over the local rows; formula in lhi_kernels. */
+/* Computes the model's norm of this rank's rows x into `out`, with `weight`;
+ * inv receives the rows' inverse deviations. Formula in lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv);
-/* Computes the norm's input and weight gradients over the local rows; formulas
- * in lhi_kernels. */
+/* Computes the gradients of the norm over this rank's rows from d_out, the
+ * gradient of its output: replaces x by the input's gradient plus `add`, and
+ * stores the weight's in d_weight. Formulas in lhi_kernels. */
 void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
                            const float *weight, const float *inv,
                            const float *add, float *x, float *d_weight);
@@ -564,8 +566,8 @@ bool lhi_cpu_has_dropout(const lhi_cpu *cpu);
 /* Returns the number, counted over the whole run, of a microbatch's first
  * sequence, which identifies it for dropout. */
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
-/* Returns the key (sample, layer, site) that identifies the embedding's dropout
- * for a microbatch. */
+/* Returns the dropout key (sample, layer, site) of the embedding for a
+ * microbatch, which selects its random numbers. */
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch);
 /* Applies dropout to x: `rows` rows from position `row` of the microbatch's
  * sequence `sequence`, `width` columns from `column`. `at` (sample, layer,
@@ -578,9 +580,9 @@ void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
 /* Applies the dropout `at` (sample, layer, site) to this rank's rows x
  * [r][h]. */
 void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x);
-/* Returns the gradient before dropout of [r][h], given the gradient d after it.
- * The result is in a scratch buffer, valid until the next call; without dropout
- * it is d itself. */
+/* Returns the gradient before the dropout `at` (sample, layer, site) of this
+ * rank's rows [r][h], given the gradient d after it: in a scratch buffer, valid
+ * until the next call, or d itself without dropout. */
 const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
                                       const float *d);
 /* Copies the last result of lhi_cpu_dropout_backward() to d; does nothing
@@ -620,7 +622,8 @@ void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
  * twice as many pieces; otherwise LH_EINVAL. */
 lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *options,
                                          lh_error *err);
-/* Allocates the buffers for context parallelism; false: out of memory. */
+/* Allocates the ring buffers and partial results of context parallelism; false:
+ * out of memory. */
 bool lhi_cpu_make_context_parallel(lhi_cpu *cpu);
 /* Counts a rank's pieces of each sequence; their rows are contiguous. */
 static inline uint32_t lhi_cpu_count_pieces(const lhi_cpu *cpu)
@@ -662,9 +665,9 @@ void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
                                      lhi_cpu_saved_activations *kept,
                                      const float *d);
 
-/* Writes gradients [rows][head_dim], from sequence row `row` on, to their
- * positions in qkv and inverts the rotation. With latents,
- * lhi_cpu_latents_backward() inverts it. */
+/* Writes gradients `from` [rows][head_dim] of sequence rows `row` on,
+ * from_stride floats apart, to their place `to` in qkv, and inverts the
+ * rotation. With latent attention lhi_cpu_latents_backward() inverts it. */
 void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
                                    size_t from_stride, float *to, uint32_t row,
                                    uint32_t rows);

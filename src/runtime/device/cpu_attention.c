@@ -42,8 +42,8 @@ static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     };
 }
 
-/* Applies rotary positions in place to one head's queries or keys `x`, whose
- * rows are `stride` floats apart, for all positions of a sequence. */
+/* Rotates one head's queries or keys `x` by their positions, in place, for all
+ * positions of a sequence; rows are `stride` floats apart. */
 static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
 {
     cpu->k->rotate(x, stride, x, stride, cpu->sequence, cpu->head_dim,
@@ -62,8 +62,9 @@ static void compute_scores(const lhi_cpu *cpu, const head *a, uint32_t row,
         scores, (int)cpu->sequence);
 }
 
-/* Applies dropout in place to scores[rows][row + rows], or to their gradients;
- * the queries start at position `row`. */
+/* Applies dropout to scores[rows][row + rows], or to their gradients, in place.
+ * The queries are those from position `row` on of head `a`, which select the
+ * random numbers. */
 static void apply_score_dropout(const lhi_cpu *cpu, const head *a, uint32_t row,
                                 uint32_t rows, float *scores)
 {
@@ -112,8 +113,8 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     }
 }
 
-/* Returns the softmax results after dropout: cpu->scores itself without
- * dropout, else a copy in cpu->d_scores. */
+/* Returns the softmax results after dropout for `rows` queries from `row` on:
+ * cpu->scores itself without dropout, else a copy in cpu->d_scores. */
 static const float *get_dropped_scores(const lhi_cpu *cpu, const head *a,
                                        uint32_t row, uint32_t rows)
 {
@@ -125,10 +126,10 @@ static const float *get_dropped_scores(const lhi_cpu *cpu, const head *a,
     return cpu->d_scores;
 }
 
-/* Computes the attention gradients of the query block from `row` on. Writes the
- * query gradient in place of the queries, with the rotation inverted; `adds`:
- * adds to d_key and d_value instead of overwriting them. `attended`: attention
- * output. */
+/* Computes the attention gradients of the block of queries from `row` on.
+ * Replaces the queries by their gradient, with the rotation inverted; `adds`:
+ * adds to the gradients of keys and values instead of overwriting them.
+ * `attended`: attention output; `d_out`: its gradient. */
 static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
                            const float *attended, const float *d_out, bool adds)
 {

@@ -69,8 +69,8 @@ static void attention_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_linear_dgrad(cpu, a->qkv, w->qkv, wide, cpu->h, cpu->qkv);
 }
 
-/* Computes the gradients of a parallel block, whose attention and MLP both read
- * norm1 and add to x. `d`: the output's gradient; x: replaced by its
+/* Computes the gradients of a block whose attention and MLP both read norm1's
+ * output and add to x. `d`: gradient of the block's output; x: replaced by its
  * gradient. */
 static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                     lhi_cpu_saved_activations *a, float *d,

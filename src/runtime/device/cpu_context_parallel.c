@@ -97,7 +97,7 @@ static void begin_ring_shift(lhi_cpu *cpu, unsigned room)
                      &err);
 }
 
-/* Waits until the shift begun by begin_ring_shift() is complete and swaps ring
+/* Waits until the shift begun by begin_ring_shift() is complete, and swaps ring
  * buffers `room` and `room` + 1. */
 static void end_ring_shift(lhi_cpu *cpu, unsigned room)
 {
@@ -184,8 +184,8 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes the attention scores of block `m`: the products of its queries with
- * the block's keys, which are in the ring buffer. */
+/* Computes the attention scores of block `m` (a range of queries and of keys):
+ * the products of its queries with its keys, which are in the ring buffer. */
 static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
     lhi_cpu_multiply_in_attention(
@@ -194,7 +194,8 @@ static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
         (int)lhi_cpu_ring_width(cpu), false, cpu->scores, (int)cpu->sequence);
 }
 
-/* Applies dropout in place to a block's scores, or to their gradients. */
+/* Applies dropout to the scores of block `m`, or to their gradients, in place.
+ * */
 static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
                                 float *scores)
 {
@@ -203,9 +204,9 @@ static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
                           m->keys);
 }
 
-/* Computes an attention block's softmax. One kernel call covers causal rows,
- * whose lengths grow by one; without a mask all rows have equal length and each
- * needs its own call. */
+/* Computes the softmax of block `m`'s scores. One kernel call covers causal
+ * rows, whose lengths grow by one; without a mask each row needs its own call.
+ * */
 static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
@@ -300,7 +301,7 @@ void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
     }
 }
 
-/* Returns the block's softmax results after dropout: cpu->scores itself
+/* Returns the softmax results of block `m` after dropout: cpu->scores itself
  * without dropout, else a copy in cpu->d_scores. */
 static const float *get_dropped_scores(const lhi_cpu *cpu,
                                        const attention_block *m)

@@ -102,8 +102,9 @@ static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
         memcpy(rows->in, rows->out, rows->send_bytes[0]);
 }
 
-/* Exchanges gives[i] and gets[i] bytes with each expert-parallel rank i; a
- * single rank copies locally. */
+/* Exchanges data with the expert-parallel ranks: sends gives[i] bytes of `out`
+ * to rank i and receives gets[i] bytes from it into `in`. A single rank copies
+ * locally. */
 static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
                              void *in, const size_t *gets)
 {
@@ -184,9 +185,9 @@ static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     gather_expert_tensor(cpu, get_own_rows(cpu, kept, width), cpu->received);
 }
 
-/* Reduce-scatters the expert outputs: sums the partial outputs of the rows
- * that this rank received over the ranks that share these experts. The sums
- * replace the partial outputs in the receive buffer. */
+/* Sums the partial expert outputs of `width` floats per row over the ranks that
+ * share these experts, by a reduce-scatter. The sums of the rows that this rank
+ * received replace its partial outputs in the receive buffer. */
 static void reduce_partial_outputs(lhi_cpu *cpu,
                                    const lhi_cpu_saved_activations *kept,
                                    size_t width)
@@ -331,8 +332,8 @@ static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 
 /* ---- rows ---- */
 
-/* Copies x's rows to the dispatch buffer, sorted by their chosen experts; rows
- * in the buffer are `stride` floats apart. */
+/* Copies the rows of x to the dispatch buffer in the order of their chosen
+ * experts; rows in the buffer are `stride` floats apart. */
 static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                    const float *x, size_t stride)
 {

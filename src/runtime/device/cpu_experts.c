@@ -24,7 +24,8 @@ typedef struct expert_batch {
     uint32_t n;
 } expert_batch;
 
-/* Counts the expert row batches: local experts times source ranks. */
+/* Returns the number of batches of rows for this rank's experts: local experts
+ * times source ranks. */
 static uint32_t count_batches(const lhi_cpu *cpu)
 {
     return cpu->n_source_ranks * cpu->n_local_experts;
@@ -155,8 +156,9 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, rows, (size_t)n * cpu->h);
 }
 
-/* Adds `by` times the output of the row's `number`-th chosen expert to the row
- * in `to`; choices dropped for lack of capacity add nothing. */
+/* Adds `by` times the output of the `number`-th expert chosen for row `row` to
+ * the row at `to`. Adds nothing if the choice was dropped for lack of capacity.
+ * */
 static void add_routed(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, size_t row,
                        uint32_t number, float by, float *to)
@@ -268,8 +270,9 @@ static const float *gather_gated_gradient(lhi_cpu *cpu,
     return kept->d_down;
 }
 
-/* Computes the gradient of the shared gate's logits with tensor parallelism.
- * Each rank has only some columns of every row, so it sums over the ranks. */
+/* Computes the gradient of the shared experts' output gate, before its sigmoid,
+ * with tensor parallelism. Each rank has only some columns of every row, so
+ * ranks sum their parts. */
 static void gate_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t f = cpu->shared_f;

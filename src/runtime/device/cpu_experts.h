@@ -39,7 +39,8 @@ void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
  * expert-parallel ranks. LH_EINVAL or LH_EUNSUPPORTED: they cannot. */
 lh_status lhi_cpu_check_expert_parallel(const lhi_cpu_options *options,
                                         lh_error *err);
-/* Allocates the buffers for expert parallelism; false: out of memory. */
+/* Allocates the send and receive buffers and counts of expert parallelism;
+ * false: out of memory. */
 bool lhi_cpu_make_expert_parallel(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Checks whether an expert is on this rank. */
 static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)

@@ -54,8 +54,8 @@ static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
     return ok ? slot : NULL;
 }
 
-/* Takes a microbatch's saved activations (*out) from the free list, or
- * allocates them. */
+/* Takes a microbatch's buffers for saved activations (*out) from the chunk's
+ * free list, or allocates them. */
 static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                            uint32_t microbatch, lhi_cpu_microbatch_state **out,
                            lh_error *err)
@@ -93,7 +93,8 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
     return LH_OK;
 }
 
-/* Embeds the microbatch's tokens and applies dropout. */
+/* Embeds the microbatch's tokens into the input of the chunk's first layer, and
+ * applies dropout. */
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        lhi_cpu_microbatch_state *slot, uint32_t microbatch,
                        lh_error *err)
@@ -166,7 +167,7 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 /* Computes the head's loss and, except in validation steps, the losses of the
- * multi-token prediction modules. */
+ * multi-token prediction modules, for one microbatch. */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot,
                               uint32_t microbatch, lh_error *err)

@@ -24,6 +24,8 @@ uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
     return i;
 }
 
+/* Computes the numbers of nodes, of ranks on this rank's node, and of ranks for
+ * which this rank relays tokens; all 0 if there is one node. */
 lhi_cpu_node_topology lhi_cpu_compute_node_topology(const lhi_cpu_options *o)
 {
     const uint32_t *nodes = o->expert_nodes;

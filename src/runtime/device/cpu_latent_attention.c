@@ -30,8 +30,9 @@ static void copy(const float *from, size_t from_stride, float *to,
 
 /* ---- per-head norms ---- */
 
-/* Applies RMSNorm to `n` heads, starting at `x`, in the rows of qkv. Saves the
- * inputs in `plain` and the inverse deviations in `inv`. */
+/* Applies RMSNorm to `n` heads in each row of qkv, the first at `x`. Saves the
+ * inputs in `plain` and the inverse deviations in `inv`, for the backward pass.
+ * */
 static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
                        const float *weight, float *plain, float *inv)
 {
@@ -77,8 +78,8 @@ void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* ---- latents ---- */
 
-/* Moves element 2i to i and 2i + 1 to n / 2 + i; halves_to_pairs() inverts it.
- */
+/* Reorders a vector of n floats from pairs (x0, y0, x1, y1, ...) to halves
+ * (x0..., y0...), in which rotary positions rotate. */
 static void pairs_to_halves(const float *from, float *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
@@ -196,8 +197,8 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
     place_keys(cpu, kept->qkv);
 }
 
-/* Computes q_up's output gradient, into the scratch buffer, from the rotated
- * queries' gradient. */
+/* Computes the gradient of q_up's output (queries' up-projection), into the
+ * scratch buffer, from the gradient of the rotated queries in qkv. */
 static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu);
@@ -212,9 +213,9 @@ static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
         }
 }
 
-/* Computes kv_up's output gradient, into the scratch buffer, from those of keys
- * and values. Adds the gradients of the shared rotary key over all heads, in
- * head order. */
+/* Computes the gradient of kv_up's output, into the scratch buffer, from those
+ * of keys and values in qkv. The gradient of the rotary key, which all heads
+ * share, is summed over the heads in order, into kv_latent. */
 static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
                                         float *kv_latent)
 {

@@ -26,8 +26,8 @@ float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns)
     return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
 }
 
-/* Computes the expert layer dimensions: experts, ranks that share them,
- * and capacity. */
+/* Sets the device's expert dimensions: numbers of experts and of ranks that
+ * share them, and the capacity per expert. */
 static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *m = o->model;
@@ -257,8 +257,8 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
            (2.0 * cpu->expert_f + (cpu->n_source_ranks > 1 ? 2 * cpu->h : 0));
 }
 
-/* Returns the floats per row in part `part` of a layer's activations, such as
- * qkv or the MLP norm. */
+/* Returns the floats per row (token) in part `part` of a layer's saved
+ * activations, such as qkv or the MLP norm. */
 static size_t count_part_columns(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {

@@ -81,8 +81,9 @@ static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
-/* Counts the buffers of microbatch m's F: saved activations, offload buffers,
- * and recompute buffers that are free again at its end. */
+/* Counts the buffers of microbatch m's forward pass in a dry run: saved
+ * activations, offload buffers, and recompute buffers, which are free again at
+ * its end. */
 static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
 {
     uint32_t n = lhi_cpu_count_layers(&c->chunk);
@@ -150,7 +151,8 @@ static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
     }
 }
 
-/* Counts the buffers around the weight gradients that a W pass requests. */
+/* Counts, in a dry run, the buffers around the weight gradients that W pass
+ * `pass` requests. */
 static void count_w(dry_run *k, chunk_counts *c, const lh_pass *pass)
 {
     for (uint32_t j = 0; j < c->chunk.n_items; j++)
@@ -185,7 +187,8 @@ static void count_copy(dry_run *k, uint32_t n_mine,
     c->n_blocks -= done && copy->to_device;
 }
 
-/* Counts one pass's buffers; ignores passes of other devices' chunks. */
+/* Counts one pass's buffers in a dry run; ignores passes of chunks that are not
+ * among the device's n_mine. */
 static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
 {
     uint32_t i = find_chunk(k, n_mine, pass->chunk), m = pass->microbatch;
@@ -199,7 +202,8 @@ static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
         count_w(k, &k->chunks[i], pass);
 }
 
-/* Initialises chunk mine[i]'s buffer counts to 0. */
+/* Initialises the dry run's buffer counts of the device's chunk number `i` to
+ * 0. */
 static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
                             lh_error *err)
 {
@@ -224,8 +228,8 @@ static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
     return LH_OK;
 }
 
-/* Adds a chunk's peak bytes by kind: parameters, gradients, activations and
- * scratch. */
+/* Adds a chunk's peak bytes (parameters, gradients, activations, scratch) to
+ * bytes[] by memory kind. */
 static void add_chunk(const dry_run *k, const chunk_counts *c,
                       double bytes[LH_N_MEMORY_KINDS])
 {
@@ -240,8 +244,8 @@ static void add_chunk(const dry_run *k, const chunk_counts *c,
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
 }
 
-/* Adds the bytes for offloaded activations: buffers on the device, and
- * storage. */
+/* Adds the bytes for offloaded activations of all n_mine chunks to bytes[]:
+ * buffers on the device, and storage. */
 static void add_offload_bytes(const dry_run *k, uint32_t n_mine,
                               double bytes[LH_N_MEMORY_KINDS])
 {
@@ -267,8 +271,8 @@ static void add_offload_bytes(const dry_run *k, uint32_t n_mine,
     }
 }
 
-/* Counts the buffers of one step's passes and copies in the order in which
- * lhi_rank_run_step() executes them. */
+/* Counts, in a dry run, the buffers of one step's passes and offload copies, in
+ * the order in which lhi_rank_run_step() executes them. */
 static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
                        uint32_t n_passes, const lhi_offload_copy *copies,
                        uint32_t n_copies)

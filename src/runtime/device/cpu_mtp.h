@@ -76,7 +76,8 @@ void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
  * hidden size. */
 void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
                    float *x);
-/* Adds the gradient d [t][h] of embedded rows to the table's gradient. */
+/* Adds the gradients d [t][h] of the rows that `tokens` [t] embedded to
+ * d_table, the gradient of this rank's part of the embedding table. */
 void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
                          const float *d, float *d_table);
 /* Applies the final norm and the head to x [r][h] and returns the loss. Stores

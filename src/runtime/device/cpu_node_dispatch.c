@@ -410,9 +410,10 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         reorder(cpu, kept, width, room, in, false);
 }
 
-/* Sums each relayed row's expert outputs, times their routing weights, into
- * d->relayed. With `gradients` it sums input gradients without weights
- * and appends the routing weights' gradients. */
+/* Sums, for each row that this rank relays, the outputs of the chosen experts
+ * on its node (`width` floats), times their routing weights, into d->relayed.
+ * With `gradients` sums input gradients without weights, and appends the
+ * routing weights' gradients. */
 static void add_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, bool gradients,
                        size_t width)

@@ -23,8 +23,8 @@ static uint32_t list_offloaded_buffers(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return n;
 }
 
-/* Returns the offload buffers of all layers of a microbatch to the free
- * list. */
+/* Returns the offload buffers of all layers of a microbatch (activations to be
+ * copied to storage) to the free list. */
 static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        const lhi_cpu_microbatch_state *slot)
 {
@@ -143,7 +143,8 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
     return lhi_storage_open(o->offload_to, &cpu->storage, err);
 }
 
-/* Returns the bytes of copy records that lhi_cpu_make_storage() allocates. */
+/* Returns the bytes of the records of offload copies that
+ * lhi_cpu_make_storage() allocates, for n_mine chunks with `layers` layers. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                                  uint32_t layers)
 {

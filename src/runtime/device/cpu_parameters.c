@@ -47,8 +47,9 @@ static void fill_normal_run(float *values, size_t first, size_t n,
     }
 }
 
-/* Fills the slice of model tensor `index` with normal random numbers. Each
- * value equals the one that the complete tensor would have at its position. */
+/* Fills the slice of model tensor `index` with normal random numbers from
+ * `seed`. Each value equals the one that the complete tensor would have at its
+ * position, whatever the slicing. */
 static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
                         uint32_t index)
 {
@@ -259,8 +260,8 @@ lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Adds this rank's tensors of the chunk in the model's order: those before the
- * layers, in them, and after them. */
+/* Makes this rank's tensors of the chunk in the model's order: those before the
+ * layers, in each layer, and after them. */
 static void make_tensors(tensor_builder *m)
 {
     const lh_model *model = m->cpu->model;

@@ -45,9 +45,9 @@ static int count_parts(int n, int most)
     return (n + most - 1) / most;
 }
 
-/* Rounds the block [row, row + rows) x [column, column + columns) of an operand
- * to bf16 and copies it to `out`; a transposed operand is stored with rows and
- * columns exchanged. Returns `out`'s row stride. */
+/* Rounds the block [row, row + rows) x [column, column + columns) of operand x,
+ * whose rows are ld floats apart, to bf16 into `out`; `transposed`: with rows
+ * and columns exchanged. Returns out's row stride. */
 static int round_block(const lhi_cpu *cpu, const float *x, int ld,
                        bool transposed, int row, int rows, int column,
                        int columns, float *out)

@@ -15,14 +15,14 @@
 
 #include "runtime/device/cpu.h"
 
-/* Computes c = a b or, with `adds`, c += a b in a linear layer, with sgemm's
- * arguments: c is m x n, the sums have k terms. With bf16, operands and result
- * are rounded. */
+/* Computes c = a b or, with `adds`, c += a b in a linear layer. Arguments as in
+ * BLAS's sgemm: c is m x n, sums have k terms; transposes, and row strides lda,
+ * ldb, ldc. With bf16 rounds operands and result. */
 void lhi_cpu_multiply(const lhi_cpu *cpu, int transpose_a, int transpose_b,
                       int m, int n, int k, const float *a, int lda,
                       const float *b, int ldb, bool adds, float *c, int ldc);
-/* Computes c = a b or, with `adds`, c += a b inside attention, with sgemm's
- * arguments. With bf16 only the operands are rounded; the result stays in
+/* Computes c = a b or, with `adds`, c += a b inside attention. Arguments as in
+ * lhi_cpu_multiply(). With bf16 rounds only the operands; the result stays in
  * fp32. */
 void lhi_cpu_multiply_in_attention(const lhi_cpu *cpu, int transpose_a,
                                    int transpose_b, int m, int n, int k,

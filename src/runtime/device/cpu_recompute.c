@@ -207,8 +207,9 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_apply_rotary(cpu, kept);
 }
 
-/* Computes the norm of this rank's rows into `out` and, with `gathers`,
- * all-gathers the rows of all tensor-parallel ranks. */
+/* Computes the norm of this rank's rows x into `out`, and their inverse
+ * deviations into `inv`; with `gathers` all-gathers the rows of all
+ * tensor-parallel ranks. */
 static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
                       float *out, float *inv, bool gathers)
 {

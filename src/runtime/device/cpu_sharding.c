@@ -78,8 +78,8 @@ double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
     return best;
 }
 
-/* Changes each pointer into the `n` values at `from` to the same offset in the
- * values at `to`. */
+/* Changes the n_pointers pointers that point into the `n` values at `from` to
+ * the same offsets in the values at `to`. */
 static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
                           size_t n, float *to)
 {

@@ -34,8 +34,9 @@ void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
 /* Reduce-scatters [t][h]: each rank receives its own rows of the sum. `own` may
  * point into `all`. */
 void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own);
-/* Computes the loss like cross_entropy in lhi_kernels, from logits that are
- * distributed over the vocabulary. */
+/* Computes the loss of all rows from `logits`, of which each tensor-parallel
+ * rank has part of the vocabulary, and replaces the logits by their gradients
+ * times `scale`. As cross_entropy in lhi_kernels. */
 double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
                                    const int32_t *targets, float scale);
 /* All-gathers choices, or routing weights, [t][topk]; each rank provides its

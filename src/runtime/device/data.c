@@ -81,7 +81,8 @@ static const char *parse_weight(const char *item, double *weight)
     return end > item && *end == '=' ? end + 1 : NULL;
 }
 
-/* Opens the next file of a sequence. */
+/* Opens the token file at `path` as the next file of token sequence `s` (files
+ * that are read as one). */
 static lh_status add_file(lhi_data *data, sequence *s, const char *path,
                           const lhi_data_options *o, lh_error *err)
 {
@@ -92,7 +93,8 @@ static lh_status add_file(lhi_data *data, sequence *s, const char *path,
     return LH_OK;
 }
 
-/* Adds a sequence with room for n files to the data set. */
+/* Adds a token sequence (files that are read as one) to the data set, with room
+ * for n files and the given mixture weight. */
 static lh_status add_sequence(lhi_data *data, uint32_t n, double weight,
                               lh_error *err)
 {
@@ -141,7 +143,8 @@ static uint32_t split_items(char *list)
     return n;
 }
 
-/* Copies a list of files and splits it. LH_EINVAL: too many. */
+/* Copies `list`, file names separated by semicolons, and splits it: *n items,
+ * NUL-terminated one after the other at *out. LH_EINVAL: too many. */
 static lh_status parse_list(lhi_data *data, const char *list, const char **out,
                             uint32_t *n, lh_error *err)
 {
@@ -157,7 +160,8 @@ static lh_status parse_list(lhi_data *data, const char *list, const char **out,
                                        *n, MOST_FILES);
 }
 
-/* Opens the validation files. */
+/* Opens the files of the separate validation data, which the options name.
+ * LH_EINPUT: they have too few tokens for one window. */
 static lh_status open_validation(lhi_data *data, const lhi_data_options *o,
                                  lh_error *err)
 {
@@ -179,8 +183,8 @@ static lh_status open_validation(lhi_data *data, const lhi_data_options *o,
     return LH_OK;
 }
 
-/* Splits each sequence into training and validation. LH_EINPUT: one of the two
- * is too short for a window. */
+/* Divides each token sequence into a training part and the validation share at
+ * its end. LH_EINPUT: a part is too short for one window. */
 static lh_status divide(lhi_data *data, const lhi_data_options *o,
                         lh_error *err)
 {
@@ -267,7 +271,8 @@ static lh_status fill_mixture(lhi_data *data, lh_error *err)
 
 /* --- data set ------------------------------------------------------------- */
 
-/* Opens all files. */
+/* Opens all files that the options name, for training and validation, as token
+ * sequences. */
 static lh_status open_all(lhi_data *data, const lhi_data_options *o,
                           lh_error *err)
 {
@@ -427,7 +432,8 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
     return status;
 }
 
-/* Reads a window of the validation part: all sequences' windows, in order. */
+/* Reads window number `sample` of the validation part into `tokens`: all
+ * sequences' windows, in order and repeatedly. */
 static lh_status read_validation(const lhi_data *data, uint64_t sample,
                                  int32_t *tokens, lh_error *err)
 {

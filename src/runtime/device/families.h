@@ -79,8 +79,8 @@ uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 /* Returns the index of a module's first tensor, its layer's tensors included.
  */
 uint32_t lhi_module_tensor_index(const lh_model *model, uint32_t module);
-/* Describes the model's tensor `index` in *out: name, sizes, role, layer,
- * expert, and how tensor parallelism slices it. */
+/* Describes the model's tensor `index` in *out: name, sizes, role (kind of
+ * weight), layer, expert, and how tensor parallelism slices it. */
 void lhi_describe_model_tensor(const lh_model *model, uint32_t index,
                                lhi_model_tensor *out);
 /* Returns the slice of a tensor that rank `mine` of `ranks` has. A tensor with

@@ -76,8 +76,9 @@ static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
     return at;
 }
 
-/* Returns the length of a contraction's end, such as 's, at the start of the
- * text; 0: none. `any_case`: also in capitals, and with a long s. */
+/* Returns the length of an English contraction's end, such as 's or 've, at the
+ * start of the text; 0: none. `any_case`: also in capitals, and with a long s.
+ * */
 static size_t find_contraction(const char *text, size_t len, bool any_case)
 {
     static const char *const ends[] = {"'s", "'t",  "'re", "'ve",
@@ -130,7 +131,8 @@ static bool is_line_end(unsigned char byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* Returns the end of at most `most` numbers at the start of a text. */
+/* Returns the end of the run of at most `most` digits (numeric characters) at
+ * the start of a text. */
 static size_t find_numbers(const unsigned char *p, size_t len, int most)
 {
     size_t at = 0, size;

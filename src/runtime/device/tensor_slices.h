@@ -38,8 +38,8 @@ typedef struct lhi_slice_run {
     size_t slice_offset, tensor_offset, n;
 } lhi_slice_run;
 
-/* Returns the first unit of rank `i` if n units are divided over `ranks` ranks,
- * in order and as evenly as possible. */
+/* Returns the index of the first unit of rank `i` if n units (rows or columns)
+ * are divided over `ranks` ranks in order, as evenly as possible. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
 /* Returns the slice that rank `rank` has of the tensor of which `slice` is
  * another rank's slice. */
@@ -63,8 +63,8 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);
 /* Copies the slice's values first .. first + n - 1 out of the full tensor. */
 void lhi_slice_read(const lhi_slice *slice, const float *whole, size_t first,
                     size_t n, float *out);
-/* Copies values into positions first .. first + n - 1 of the slice within the
- * full tensor. */
+/* Copies `values` to positions first .. first + n - 1 of the slice, at their
+ * places in the full tensor `whole`. */
 void lhi_slice_write(const lhi_slice *slice, const float *values, size_t first,
                      size_t n, float *whole);
 

@@ -13,7 +13,7 @@ typedef struct lhi_thread_team lhi_thread_team;
  * remaining one. LH_EIO: the system starts no more threads. */
 lh_status lhi_thread_team_make(uint32_t n_threads, lhi_thread_team **out,
                                lh_error *err);
-/* Ends the threads; NULL is allowed. */
+/* Ends the threads of a team and frees it; NULL is allowed. */
 void lhi_thread_team_free(lhi_thread_team *team);
 
 /* Calls run(context, task, thread) once for each task in [0, n_tasks), each on

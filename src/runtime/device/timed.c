@@ -37,7 +37,7 @@ static int64_t compute_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
     }
 }
 
-/* Releases the device (lhi_device_ops.close). */
+/* Frees the timed device (lhi_device_ops.close). */
 static void timed_close(lhi_device *device)
 {
     timed *t = (timed *)device;
@@ -93,7 +93,8 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
-/* Returns no loss (lhi_device_ops.loss). */
+/* Reports no loss, since a timed device trains no model: *has is false
+ * (lhi_device_ops.loss). */
 static lh_status timed_loss(lhi_device *device, double *sum, uint64_t *tokens,
                             bool *has, lh_error *err)
 {

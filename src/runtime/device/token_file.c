@@ -55,7 +55,8 @@ static lh_status encode(lhi_token_file *file, const lhi_data_options *o,
     return status;
 }
 
-/* Opens a regular file; *bytes receives its size. */
+/* Opens a regular file for reading: *fd its descriptor, *bytes its size.
+ * LH_EINPUT: it is no regular file. */
 static lh_status open_regular(const char *path, int *fd, uint64_t *bytes,
                               lh_error *err)
 {
@@ -128,8 +129,9 @@ static uint32_t find_token_size(unsigned format)
     return format == 1 ? 1 : format == 8 ? 2 : format == 4 ? 4 : 0;
 }
 
-/* Checks that the sequences of an index are contiguous in the token file, so
- * that the file is one sequence of tokens, and that they are all of it. */
+/* Checks that the n sequences in an indexed dataset's index `fd` follow each
+ * other in the token file and cover it, so that it can be read as one sequence.
+ * */
 static lh_status check_sequences(const lhi_token_file *file, int fd,
                                  const char *path, uint64_t n, lh_error *err)
 {

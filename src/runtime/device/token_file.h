@@ -16,7 +16,8 @@ typedef struct lhi_token_file lhi_token_file; /* thread-safe */
 lh_status lhi_token_file_open(lhi_arena *mem, const char *path,
                               const lhi_data_options *options,
                               lhi_token_file **out, lh_error *err);
-/* Releases all but the arena's memory; NULL is allowed. */
+/* Closes a token file and frees all of its memory but the arena's; NULL is
+ * allowed. */
 void lhi_token_file_close(lhi_token_file *file);
 
 /* Returns the number of tokens in the file. */

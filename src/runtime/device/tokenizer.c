@@ -193,7 +193,8 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     return read_pretokenizer(t, pre, err);
 }
 
-/* Reads the vocabulary: the token count, and each byte's token. */
+/* Reads the tokenizer's vocabulary from JSON: the number of tokens, and the
+ * token of each single byte. */
 static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
