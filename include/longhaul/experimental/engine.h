@@ -131,14 +131,16 @@ LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
 /* Returns the makespan that the simulator predicts for the plan, in ns. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
-/* Returns the rank's receive buffer count for pipeline messages. */
+/* Returns the number of receive buffers that the rank needs for pipeline
+ * messages. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
 /* Returns the predicted maximum number of the rank's sent messages that have
  * not arrived yet. */
 LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
 /* Returns the name of link number `link`; borrowed from the plan. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
-/* Returns a rank's instructions in issue order; borrowed. */
+/* Returns a rank's instructions in the order in which they are issued, and
+ * their number *n_instructions; borrowed. */
 LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
                                                   uint32_t rank,
                                                   uint32_t *n_instructions);
@@ -530,7 +532,7 @@ typedef struct lh_train_model {
 /* GPT-2's dropout rate. */
 #define LH_TRAIN_DROPOUT 0.1
 
-/* Returns a model's default training options. */
+/* Returns the default options for training a model on cpu devices. */
 LH_API lh_train_model lh_train_model_defaults(void);
 
 /* Trains until options->steps steps are done, including those before a resume.
@@ -565,8 +567,8 @@ LH_API lh_status lh_profile_measure(const lh_job *job,
                                     const lh_measure_options *options,
                                     lh_profile **out, lh_error *err);
 
-/* Returns all schedules from `reschedule`, including rejected ones. Borrowed
- * from the result. */
+/* Returns all schedules proposed during the run, also rejected ones, and their
+ * number *n_switches; borrowed from the result. */
 LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
                                           uint32_t *n_switches);
 

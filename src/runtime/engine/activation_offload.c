@@ -29,7 +29,8 @@ void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns)
     rank->copy_free_ns = t0_ns;
 }
 
-/* Waits for the step's first `n` offload copies; fails when the run ends. */
+/* Waits for the step's first `n` offload copies (activations copied to or from
+ * storage); fails when the run ends. */
 static lh_status await_copies(lhi_rank *rank, uint32_t n, lh_error *err)
 {
     enum { POLL_NS = 50000000 };

@@ -19,8 +19,8 @@ static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
     return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
-/* Receives exactly `size` bytes from rank `from`; fails if `stop` is
- * requested. */
+/* Receives exactly `size` bytes from rank `from` into `data`; fails if `stop`
+ * is requested. */
 static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
                                void *data, size_t size,
                                const lhi_net_stop *stop, lh_error *err)

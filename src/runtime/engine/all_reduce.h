@@ -10,7 +10,9 @@
  */
 lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values,
                              size_t n, const lhi_net_stop *stop, lh_error *err);
-/* Sends a text of `size` bytes from rank `from` to rank 0. */
+/* Sends the text of `size` bytes from rank `from` to rank 0, which receives it
+ * into `text`; other ranks do nothing. `turn`: distinguishes successive calls.
+ * */
 lh_status lhi_send_text_to_root(lhi_net *net, uint32_t from, uint64_t turn,
                                 char *text, size_t size,
                                 const lhi_net_stop *stop, lh_error *err);

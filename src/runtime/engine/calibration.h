@@ -30,8 +30,8 @@ typedef struct lhi_calibration {
     double factor; /* at most 1 */
 } lhi_calibration;
 
-/* Checks whether the run's times can differ from the pipeline's: passes are
- * computed, or links are real. */
+/* Checks whether the run's times can differ from the pipeline's, so that
+ * calibration makes sense: passes are computed, or links are real. */
 bool lhi_job_can_calibrate(const lhi_job *job);
 
 /* Starts a calibration with the pipeline `measured`, which it owns from then

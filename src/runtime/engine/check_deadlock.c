@@ -187,9 +187,9 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
     }
 }
 
-/* Stores, for each message, its sending and receiving rank and the number of
- * unmet conditions, from the receives of all ranks; links the messages of each
- * copy queue. */
+/* Prepares the deadlock check: stores each message's sending and receiving rank
+ * and the number of conditions for its move, from all ranks' receives; links
+ * the messages of each copy queue. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;
@@ -221,8 +221,8 @@ static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
            !pass->local_input && p->moved[pass->input];
 }
 
-/* Fails because a pass of rank `r` waits for a copy or collective that the rank
- * launches only later. */
+/* Fails with LH_EDEADLOCK: pass `pass` of rank `r` waits for an offload copy or
+ * a collective that the rank itself launches only with a later pass. */
 static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                                         const lhi_exec_pass *pass,
                                         lh_error *err)

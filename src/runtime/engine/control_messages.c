@@ -263,7 +263,8 @@ static void put_collectives(const lhi_collective_record *executed, uint32_t n,
     }
 }
 
-/* Decodes `n` records of collectives and copies; LH_EIO: an invalid kind. */
+/* Decodes `n` records of collectives and offload copies into `executed`;
+ * LH_EIO: one has an invalid kind. */
 static lh_status get_collectives(const unsigned char *in, uint32_t n,
                                  lhi_collective_record *executed, lh_error *err)
 {

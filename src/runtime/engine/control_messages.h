@@ -211,10 +211,12 @@ void lhi_receive_notice_write(int64_t posted_ns,
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                                   int64_t *posted_ns, lh_error *err);
 
-/* Encodes a rank's record counts. */
+/* Encodes the counts of a rank's records (passes, collectives, copies) of an
+ * iteration into `out`. */
 void lhi_record_counts_write(const lhi_record_counts *counts,
                              unsigned char out[LHI_RECORD_COUNTS_BYTES]);
-/* Decodes a rank's record counts. */
+/* Decodes the counts of a rank's records (passes, collectives, copies) of an
+ * iteration. LH_EIO: invalid. */
 lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
                                  lhi_record_counts *out, lh_error *err);
 
@@ -226,7 +228,8 @@ void lhi_record_rows_write(const lhi_record_counts *counts,
                            const lhi_pass_record *records,
                            const lhi_collective_record *executed,
                            unsigned char *out);
-/* Decodes a rank's pass and collective records. */
+/* Decodes a rank's records of passes into `records` and of collectives and
+ * copies into `executed`, as many as in `c`. LH_EIO: invalid. */
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
                                const lhi_record_counts *counts,
                                lhi_pass_record *records,
@@ -242,15 +245,17 @@ void lhi_observation_write(const lhi_observation_header *seen,
                            const lhi_pass_observation *rows,
                            const lhi_collective_record *executed,
                            const lhi_hop_observation *hops, unsigned char *out);
-/* Decodes a rank's measurements of one iteration, whose counts must match
- * *seen; sets the rank's clock in *seen. */
+/* Decodes a rank's measurements of one iteration into `rows` (passes),
+ * `executed` (collectives) and `hops`, whose counts must be those of *seen;
+ * sets the rank's clock number in *seen. LH_EIO: invalid. */
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
                                lhi_collective_record *executed,
                                lhi_hop_observation *hops, lh_error *err);
 
-/* Encodes a proposed schedule's header. */
+/* Encodes a proposal's header into `out`: its step, and the sizes of its texts
+ * (schedule, link orders, data path, assignment). */
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
 /* Decodes a proposed schedule's header. LH_EIO: invalid, or its texts exceed
@@ -280,7 +285,8 @@ lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
 /* Encodes the run's outcome header, which rank 0 sends to the caller. */
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);
-/* Decodes the run's outcome header. */
+/* Decodes the header of the run's outcome, which rank 0 has sent. LH_EIO:
+ * invalid. */
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
                                 lhi_outcome *out, lh_error *err);
 /* Encodes the results (times, loss) of an iteration. */

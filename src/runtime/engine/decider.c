@@ -203,8 +203,8 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Stores a remark for the user, once per run: the run continues without
- * adapting because of error `err`. Later errors mostly have the same cause. */
+/* Stores a remark for the user, once per run: the run continues but no longer
+ * adapts, because of error `err`. Later errors mostly have the same cause. */
 static void store_remark(lhi_decider *d, const lh_error *err)
 {
     pthread_mutex_lock(&d->lock);

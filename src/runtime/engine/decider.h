@@ -53,8 +53,9 @@ const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
 void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
                                 bool followed);
 
-/* Returns the predicted duration of iteration `step`, which is about to start,
- * from calibrated times; 0: there are none yet. */
+/* Returns the predicted duration in ns of iteration `step`, which is about to
+ * start, from calibrated times and the running schedule; 0: not calibrated yet.
+ * */
 int64_t lhi_decider_predict(lhi_decider *deciding, uint64_t step);
 
 /* Copies notice number i (of an event or a decision) to *out; false: there are

@@ -48,8 +48,8 @@ static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
-/* Checks whether collective `k` of the rank's data-parallel collectives carries
- * the entire chunk once per iteration, not a bucket (part) of it. */
+/* Checks whether collective `k` of the rank's data stream carries its entire
+ * chunk once per iteration, rather than a bucket (part) of it. */
 static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;
@@ -371,8 +371,8 @@ static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
     return most;
 }
 
-/* Enlarges a list of buffers of `size` floats to `wanted` entries and keeps
- * the existing buffers; false: out of memory. */
+/* Enlarges the list *rooms of *n buffers, of `size` floats each, to `wanted`
+ * entries, and keeps the existing buffers; false: out of memory. */
 static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
                         uint32_t *n, uint32_t wanted, size_t size)
 {

@@ -80,8 +80,9 @@ void lhi_elastic_sharding_set_plan(lhi_elastic_sharding *s,
  * time. */
 lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
                                              uint64_t turn, lh_error *err);
-/* All-gathers a whole chunk's parameters (`whole`), which stay in memory until
- * the call with false. All replicas must call it. */
+/* All-gathers a whole chunk's parameters (`whole` true), for example to save a
+ * checkpoint; they stay in memory until the call with false. All replicas must
+ * call it. */
 lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             uint32_t chunk, bool whole,
                                             lh_error *err);

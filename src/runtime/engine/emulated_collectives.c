@@ -57,8 +57,8 @@ static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
         *waits = x->arrive_ns;
 }
 
-/* Emulates those collectives of the rank's data stream before index `end` that
- * are launched after at most `after` passes; all are ready at ready_ns. */
+/* Computes the times of the rank's next emulated collectives before index `end`
+ * that are launched after at most `after` passes; all are ready at ready_ns. */
 static void emulate_collectives(lhi_rank *rank, uint32_t end, uint32_t after,
                                 int64_t ready_ns)
 {

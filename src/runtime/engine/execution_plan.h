@@ -102,14 +102,15 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
 
-/* Builds a rank's data stream (collectives in launch order) from its passes
- * (lower_data.c). */
+/* Builds a rank's data stream, its data-parallel collectives in launch order,
+ * from its passes. `scratch`: memory for temporary tables. */
 lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lhi_arena *scratch, lhi_exec_rank *rank,
                               lh_error *err);
 
-/* Builds a rank's offload stream (copies in launch order) from its passes
- * (lower_data.c). `lists_host_copies`: as in lh_exec_options. */
+/* Builds a rank's offload stream, its copies of activations in launch order,
+ * from its passes. `lists_host_copies`: as in lh_exec_options; `scratch`:
+ * memory for temporary tables. */
 lh_status lhi_exec_lower_copies(const lh_pipeline *p, bool lists_host_copies,
                                 lhi_arena *mem, lhi_arena *scratch,
                                 lhi_exec_rank *rank, lh_error *err);

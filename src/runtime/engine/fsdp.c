@@ -106,8 +106,9 @@ static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
-/* Sums a chunk's gradients over datacenters part by part, since the buffers
- * hold one part (layer, embedding or head). */
+/* Sums a chunk's gradients over datacenters, part by part (layer, embedding or
+ * head) because the buffers hold one part. *ready_ns: when all ranks were
+ * ready. */
 static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
                            int64_t *ready_ns, lh_error *err)
 {
@@ -123,7 +124,8 @@ static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
 
 /* Runs a queued communication: an all-gather or reduce-scatter of a part
  * (layer, embedding or head), an all-gather of a chunk, or its sum over
- * datacenters. */
+ * datacenters. *ready_ns: in, when it was queued; out, when all ranks were
+ * ready. */
 static lh_status run_communication(lhi_fsdp *l, const queued_communication *s,
                                    int64_t *ready_ns, lh_error *err)
 {
@@ -250,8 +252,9 @@ static lh_status await_communications(lhi_fsdp *l, uint64_t done,
     return status;
 }
 
-/* Waits as await_communications() does, and adds the wait time to that of the
- * current pass. */
+/* Waits until the first `done` queued communications are complete, as
+ * await_communications() does, and adds the time to the current pass's wait
+ * time. */
 static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
                                const int64_t *arrive_ns, lh_error *err)
 {
@@ -343,8 +346,8 @@ static lh_status provide_gradients(void *of, uint32_t chunk, uint32_t part,
     return status;
 }
 
-/* Checks whether the pipeline model has a reduce-scatter for the chunk at the
- * end of an iteration. */
+/* Checks whether the pipeline model has a reduce-scatter of the chunk at the
+ * end of an iteration, so that the chunk's last one counts as that one. */
 static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;

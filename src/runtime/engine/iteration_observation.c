@@ -31,7 +31,8 @@ struct lhi_iteration_observation {
 
 /* --- construction --- */
 
-/* Stores in s->bytes each chunk's input message size, forward and backward. */
+/* Stores in s->bytes the size of each chunk's input message from its neighbour,
+ * forward and backward. */
 static lh_status record_message_bytes(lhi_iteration_observation *s,
                                       const lhi_device *device, lh_error *err)
 {
@@ -101,7 +102,8 @@ static void *grow_array(void *at, size_t *room, size_t n, size_t size)
     return more;
 }
 
-/* Grows the arrays of observed messages, passes and collectives. */
+/* Enlarges the arrays of observed messages, passes and collectives to n_passes
+ * passes (and as many messages) and n_collectives collectives. */
 static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
                              size_t n_collectives, lh_error *err)
 {
@@ -236,9 +238,9 @@ static void add_link_times(lhi_iteration_observation *s, uint32_t copy,
     }
 }
 
-/* Merges the messages of all replicas: keeps, for each message, the one with
- * the longest time on the link. With different clocks uses the first replica
- * only. */
+/* Merges the messages of all replicas: keeps, of each message, the replica's
+ * with the longest time on the link. If ranks read different clocks, uses the
+ * first replica only. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
                                 lh_error *err)
@@ -325,7 +327,7 @@ lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s,
     return LH_OK;
 }
 
-/* Orders times for sorting. */
+/* Compares two times in ascending order, for qsort(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -61,8 +61,8 @@ double lhi_iteration_observation_link_time(
 void lhi_iteration_observation_scale_layers(
     lhi_iteration_observation *observation, const lh_pipeline *now);
 
-/* Numbers the clocks of the first replica's ranks, per device, in `clocks`;
- * returns whether any two differ. */
+/* Numbers the clocks that the first replica's ranks read, clocks[device] for
+ * n_devices devices; returns whether any two differ. */
 bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
                                            uint32_t n_devices,
                                            uint32_t *clocks);

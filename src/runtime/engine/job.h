@@ -132,8 +132,8 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
  * its limit under `exec`; LH_EINVAL: the pipeline has no limits. */
 lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
                                lh_error *err);
-/* Fails with LH_ENOMEM: a rank used `bytes` in step `step`, more than its
- * limit. */
+/* Fails with LH_ENOMEM: rank `rank` has used `bytes` of memory in step `step`,
+ * more than its limit limit_bytes. */
 lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
                                   int64_t limit_bytes, uint64_t step,
                                   lh_error *err);
@@ -173,8 +173,8 @@ lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
 lh_status lhi_job_run_rank(lhi_net *net, void *job, char **result, size_t *size,
                            lh_error *err);
 
-/* Runs this process's rank of a job that mpirun or srun started; the text in
- * *result is NULL on all ranks except 0. */
+/* Runs this process's rank of a job that mpirun, torchrun or srun started, over
+ * n_links emulated links; the text in *result is NULL on all ranks except 0. */
 lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *result, lh_error *err);
@@ -221,8 +221,8 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
-/* Returns the emulated link count: one per link resource and replica of the
- * pipeline, the first replica's first. */
+/* Returns the number of emulated links: one per link resource of the pipeline
+ * and replica; the first replica's come first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Fills in the parameters of the run's emulated links: links[], with
  * lhi_job_count_links() entries. */

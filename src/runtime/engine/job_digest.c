@@ -95,7 +95,8 @@ static void digest_training_options(unsigned char sum[DIGEST_BYTES],
     digest_numbers(sum, more, sizeof more / sizeof *more);
 }
 
-/* Extends the digest `sum` by the plan's model and sharding. */
+/* Extends the digest `sum` by the plan's model, its sharding and the layers of
+ * its n_chunks chunks. */
 static void digest_model(unsigned char sum[DIGEST_BYTES],
                          const lh_train_model *t, uint32_t n_chunks)
 {

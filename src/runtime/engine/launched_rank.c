@@ -78,7 +78,8 @@ static bool is_detected_by_all(const start *s)
     return !s->mpi && s->rank != 0;
 }
 
-/* Runs the rank in this process. */
+/* Runs this process's rank in this process: connects it to the other ranks, and
+ * runs the job. *result: rank 0's outcome. */
 static lh_status run_here(const start *s, lhi_rank_result *result,
                           lh_error *err)
 {
@@ -102,7 +103,8 @@ static void store_failure(const start *s, bool is_loss, bool is_reporter,
     snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
 }
 
-/* Main function of a rank in a child process, with its endpoint. */
+/* Main function of a rank that runs in a child process, with its connected
+ * endpoint; *result (*size bytes): rank 0's outcome. */
 static lh_status child_rank_main(lhi_net *net, void *of, char **result,
                                  size_t *size, lh_error *err)
 {
@@ -165,8 +167,9 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     return status;
 }
 
-/* Main function of a child process: joins the other ranks and runs the rank.
- * After a restart a rank may be lost again while the others join. */
+/* Main function of the child process that runs this rank: connects to the other
+ * ranks and runs. `alone`: its number among this process's children; a higher
+ * one replaces a lost rank. */
 static lh_status child_main(lhi_net *alone, void *of, char **result,
                             size_t *size, lh_error *err)
 {
@@ -222,8 +225,8 @@ static void find_replaced(start *s)
     }
 }
 
-/* Runs the rank in a child process, which this process restarts after the loss
- * of any rank. */
+/* Runs the rank in a child process, which this process starts again after the
+ * loss of any rank. *result: rank 0's outcome. */
 static lh_status run_in_children(start *s, lhi_rank_result *result,
                                  lh_error *err)
 {
@@ -254,8 +257,8 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
     return status;
 }
 
-/* Runs this process's rank, here or, if the job may restart, in a child
- * process. */
+/* Runs this process's rank, in this process or, if the job may restart, in a
+ * child process. *result: rank 0's outcome. */
 static lh_status run_rank(start *s, lhi_rank_result *result, lh_error *err)
 {
     return s->job->record ? run_in_children(s, result, err)
@@ -278,8 +281,8 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                     n_ranks, n, how, n);
 }
 
-/* Checks whether this is rank 0 of torchrun or srun. All ranks detect errors in
- * the environment, but only rank 0 prints them. */
+/* Checks whether this process is rank 0 of torchrun (by_torchrun) or srun. All
+ * ranks detect errors in the environment, but only rank 0 prints them. */
 static bool is_first_rank(bool by_torchrun)
 {
     uint64_t rank;
@@ -289,8 +292,9 @@ static bool is_first_rank(bool by_torchrun)
                : lhi_slurm_is_first_rank();
 }
 
-/* Runs this process as one rank that torchrun or srun started: connects to the
- * other ranks and runs the job. *result: its result. */
+/* Runs this process as one rank that torchrun (by_torchrun) or srun started:
+ * connects to the other ranks and runs the job over the n_links emulated links.
+ * *result: rank 0's outcome. */
 static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                                     uint32_t n_links, const lhi_net_link *links,
                                     lhi_rank_result *result, lh_error *err)

@@ -110,8 +110,8 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Counts the maximum number of the rank's messages in flight at a time into
- * rank->n_in_flight. */
+/* Sets rank->n_in_flight, the greatest number of the rank's messages that are
+ * sent and have not arrived at one time in the simulation. */
 static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
                                  lh_error *err)
 {
@@ -215,9 +215,10 @@ static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank,
 
 /* --- receives --- */
 
-/* Returns the index of the pass before which the receive for pass `consumer`
- * is posted. Early: one pass duration before its message is produced. Late:
- * when the rank reaches the consuming pass. */
+/* Returns the index of the pass before which the receive of pass `consumer`'s
+ * input is posted. Early: one pass before its message is produced; late: when
+ * the rank reaches the consumer; or, in mode late-fd, before the W passes that
+ * precede the consumer. */
 static uint32_t find_post_position(const lowering *l, const lhi_exec_rank *rank,
                                    uint32_t consumer)
 {
@@ -254,8 +255,8 @@ static int compare_posts(const void *a, const void *b)
     return (x->consumer > y->consumer) - (x->consumer < y->consumer);
 }
 
-/* Assigns receive buffers (slots) round-robin in consumption order, so that the
- * next needed message always has one, even with few buffers. */
+/* Assigns receive buffers (slots) to the rank's receives round-robin in the
+ * order of consumption, so that the next needed message always has one. */
 static void assign_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
@@ -382,8 +383,9 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-/* Appends instructions for the collectives `from` to `end` - 1 that are
- * launched after at most `after` passes. Returns the next collective. */
+/* Appends instructions for the data-parallel collectives `from` to `end` - 1
+ * that are launched after at most `after` passes. Returns the index of the next
+ * collective. */
 static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
                                    uint32_t end, uint32_t after)
 {
@@ -467,8 +469,8 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     return build_instructions(l, rank, err);
 }
 
-/* Allocates the execution plan's tables per rank, chunk and link; fills in link
- * names, each chunk's rank, and the message count per link. */
+/* Allocates the execution plan's tables; fills in the names of links, the rank
+ * of each chunk, and the number of messages per link. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);

@@ -29,8 +29,8 @@ static bool is_gathered(const stream_builder *l, uint32_t i)
     return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
-/* Indexes the rank's passes in l->pass_of (n_points entries), and lists those
- * that wait for their chunk's all-gather. */
+/* Fills in l->pass_of, the index of each F, D and B among the rank's passes
+ * (n_points entries), and lists the passes that wait for an all-gather. */
 static void find_passes(stream_builder *l, size_t n_points)
 {
     for (size_t i = 0; i < n_points; i++)

@@ -13,15 +13,16 @@
 lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
                            lh_error *err);
 
-/* Measures messages between two processes on this machine. Duration for n
- * bytes: *alpha_ns + n * *beta_ns_per_byte, fitted over several sizes by least
- * squares of relative errors. */
+/* Measures messages between two processes on this machine, `repeats` round
+ * trips per size. A message of n bytes takes *alpha_ns + n * *beta_ns_per_byte,
+ * fitted over several sizes by least squares of relative errors. */
 lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 
-/* Measures messages between ranks `a` and `b` of a run, which both call it, as
- * lhi_measure_link() does between processes. Uses `tag` and the following tags,
- * and half the round trip, so that clocks need not be synchronised. */
+/* Measures messages between ranks `a` and `b` of a run, which both call it:
+ * `repeats` round trips per size, of which half counts, so that clocks need not
+ * agree. Fits *alpha_ns (latency) and *beta_ns_per_byte as lhi_measure_link()
+ * does. Uses `tag` and the following tags. */
 lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                            uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);

@@ -35,8 +35,8 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
-/* Sends one message to rank `peer` (`sends`), or receives one from it, and
- * waits until it is done. */
+/* Sends one message of `size` bytes to rank `peer` (`sends`), or receives one
+ * from it into `data`, and waits until it is done. */
 static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
                           void *data, size_t size, lh_error *err)
 {
@@ -91,7 +91,7 @@ lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
 }
 
 /* Main function of the two ranks that measure a link; rank 0 returns alpha (ns)
- * and beta (ns per byte). */
+ * and beta (ns per byte) in *result. */
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {

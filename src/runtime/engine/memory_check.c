@@ -153,8 +153,8 @@ static double count_exchange_bytes(const chunks_memory *need)
     return sizeof(float) * (all + one);
 }
 
-/* Predicts the training memory apart from the device: lhi_train_add_memory(),
- * and the buffers in elastic_sharding.c or fsdp.c. */
+/* Predicts the training memory of stage `stage` apart from the device, by kind:
+ * trainer's state, and buffers for sharded parameters and gradients. */
 static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   uint32_t stage, const lhi_cpu_options *o,
                                   double bytes[LH_N_MEMORY_KINDS],

@@ -73,7 +73,7 @@ static route find_route(const lhi_state_migration_options *o, uint32_t index,
     return w;
 }
 
-/* Returns the next free network operation of the list, zeroed. */
+/* Returns the next unused network operation of the list, zeroed. */
 static lhi_net_op *get_next_op(lhi_state_migration_ops *all)
 {
     lhi_net_op *op = &all->ops[all->n++];
@@ -136,7 +136,8 @@ static void copy_locally(const lhi_train_tensor_state *t, lhi_train *to)
     }
 }
 
-/* Starts sending `n` values of one array of a tensor's state to rank `to`. */
+/* Starts sending `n` values of one array (values or a moment) of a tensor's
+ * state to rank `to`; `op` is pending until they are sent. */
 static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                             uint64_t tag, const float *values, size_t n,
                             lhi_net_op *op, lh_error *err)
@@ -146,8 +147,9 @@ static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                         err);
 }
 
-/* Starts sending all tensors that this rank has in replica `copy` before the
- * migration; copies those that it keeps. */
+/* Starts sending the state of all tensors that this rank has in replica `copy`
+ * before the migration to their new ranks; copies those that stay on this rank
+ * from `from` to `to`. */
 static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
                           lhi_train *to, uint32_t copy,
                           lhi_state_migration_ops *ops, lh_error *err)
@@ -193,8 +195,9 @@ static size_t count_array_values(const lhi_state_migration_options *o,
     return array == 0 ? t->n : piece;
 }
 
-/* Receives one tensor's arrays from rank w->from and sends them to rank w->to,
- * one after the other, through `room`. */
+/* Relays the state of tensor `index` in replica `copy`: receives each array
+ * from rank w->from and sends it to rank w->to, one after the other, through
+ * the buffer `room`. */
 static lh_status relay_tensor(const lhi_state_migration_options *o,
                               const route *w, uint32_t index, uint32_t copy,
                               float *room, lhi_state_migration_ops *ops,

@@ -82,7 +82,8 @@ typedef struct lhi_state_migration_options {
 } lhi_state_migration_options;
 
 /* Migrates the parameters, which must be all-gathered, and the moments between
- * two steps, from the old ranks (`from`) to the new ones (`to`). Collective. */
+ * two steps, from the ranks that have them (`from`) to those of the new
+ * assignment (`to`). Collective; `ops` has the network operations. */
 lh_status lhi_state_migration_run(const lhi_state_migration_options *options,
                                   lhi_train *from, lhi_train *to,
                                   lhi_state_migration_ops *ops, lh_error *err);

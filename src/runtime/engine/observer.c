@@ -110,9 +110,9 @@ static void record_activations(lhi_observer *o, const lhi_rank_program *s)
     }
 }
 
-/* Adds the durations of a step's passes and messages. A pass with
- * data-parallel communication starts when that is complete and may wait for it
- * inside (waited_ns[i]); profiles count only its computation. */
+/* Adds the durations of the passes and messages of step number `iteration` to
+ * the observer's sums. waited_ns[i], pass i's wait for collectives inside it,
+ * and the wait before it do not count, since profiles have only computation. */
 void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
                            const lhi_rank_program *s, const int64_t *waited_ns)
 {
@@ -216,8 +216,9 @@ static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk,
     return false;
 }
 
-/* Measures the link of each pair of neighbouring stages, one pair after the
- * other, without other traffic. */
+/* Measures the link between each pair of neighbouring stages, one pair after
+ * the other, without other traffic. Collective; `turn`: number for unique
+ * message tags. */
 static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
                                 lh_error *err)
 {
@@ -341,7 +342,8 @@ static void add_chunk_values(const lhi_job *job, const double *sums,
     }
 }
 
-/* Allocates the means and their arrays in one block. */
+/* Allocates the mean times and memory of n_chunks chunks, as one block of
+ * memory; NULL: out of memory. */
 static lhi_observed_means *allocate_means(uint32_t n_chunks)
 {
     size_t n = n_chunks;

@@ -246,7 +246,8 @@ static uint64_t use_calibrated_prediction(lh_train_result *r, uint64_t from,
 }
 
 /* Computes the result's median, minimum and maximum iteration time under the
- * last schedule, the lateness over all iterations, and the prediction. */
+ * last schedule, the greatest lateness over all iterations, and the prediction.
+ * */
 static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 {
     lh_train_result *r = &to->result;

@@ -23,8 +23,9 @@ bool lhi_part_make_buffers(lhi_part_collectives *x,
            (x->sums = LHI_NEW(mem, float, room->sums));
 }
 
-/* All-gathers one bucket (experts or other parameters) of a part; `room`
- * receives the sharded parameters. */
+/* All-gathers one bucket (experts or other parameters) of `part`, a range of a
+ * chunk's tensors; `room` receives the sharded parameters. Raises *ready_ns
+ * (NULL: none) to the time at which all ranks were ready. */
 static lh_status gather_bucket(const lhi_part_collectives *x,
                                const lhi_train_part *part,
                                lhi_train_bucket_kind bucket, float *room,
@@ -53,9 +54,10 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
     return LH_OK;
 }
 
-/* Reduce-scatters one bucket (experts or other parameters) of a part's
- * gradients and stores this rank's shard. `adds`: adds to the sharded
- * gradients of earlier microbatch groups. */
+/* Reduce-scatters the gradients of one bucket (experts or others) of `part`, a
+ * range of a chunk's tensors, and stores this rank's shard; `adds`: adds to
+ * earlier microbatch groups' sums. Raises *ready_ns (NULL: none) to the time at
+ * which all ranks were ready. */
 static lh_status scatter_bucket(const lhi_part_collectives *x,
                                 const lhi_train_part *part,
                                 lhi_train_bucket_kind bucket, const float *room,

@@ -46,8 +46,10 @@ bool lhi_part_make_buffers(lhi_part_collectives *x,
 lh_status lhi_part_all_gather(const lhi_part_collectives *x,
                               const lhi_train_part *part, float *room,
                               uint64_t tag, int64_t *ready_ns, lh_error *err);
-/* Reduce-scatters the gradients of a part, a range of a chunk's parameters.
- * `adds`: adds sharded gradients to the sums of earlier microbatch groups. */
+/* Reduce-scatters the gradients of `part`, a range of a chunk's tensors; `room`
+ * has those of sharded tensors. `adds`: adds to the sums of earlier microbatch
+ * groups. Raises *ready_ns (NULL: none) to the time at which all ranks were
+ * ready. */
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
                                   const lhi_train_part *part, const float *room,
                                   bool adds, uint64_t tag, int64_t *ready_ns,

@@ -54,8 +54,8 @@ void lhi_proposals_free(lhi_proposals *all)
     free(all);
 }
 
-/* Formats a data path as text in `out` for a proposal: its name and, if mixed,
- * a flag per link. Returns the length. */
+/* Formats a data path as text for a proposal into `out`: its name and, if it is
+ * mixed, a flag per link from delegated[n_links]. Returns the length. */
 uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
                           uint32_t n_links, char *out)
 {
@@ -66,8 +66,9 @@ uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
     return n_links;
 }
 
-/* Parses the text of a data path (direct, delegated through host memory, or
- * mixed) into `o`; links[i]: link i is delegated. */
+/* Parses the text of a data path (`n` characters: direct, delegated through
+ * host memory, or mixed with a flag for each of n_links links) into `o`;
+ * links[i]: link i is delegated. */
 static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
                             bool *links, lh_exec_options *o, lh_error *err)
 {
@@ -162,8 +163,8 @@ static void free_entry(entry *e)
     free(e);
 }
 
-/* Makes an entry for a new proposal text, builds its execution plan, and adds
- * it to the list. */
+/* Makes a list entry for a proposal with new texts, builds its execution plan,
+ * and adds it to the list `all`. Errors as in lhi_proposed_plan_acquire(). */
 static lh_status make_entry(lhi_proposals *all, const char *text,
                             const lhi_proposal_texts *texts, entry **out,
                             lh_error *err)

@@ -126,8 +126,8 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
 
 /* --- messages --- */
 
-/* Posts receive `k` of the rank and registers it with the transfer protocol in
- * use: blocking sends, rendezvous or delegated path. */
+/* Posts the rank's receive number `k` at now_ns, and registers it with the
+ * transfer protocol in use: blocking sends, rendezvous or delegated path. */
 static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
                       lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {

@@ -306,7 +306,8 @@ size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
 /* Allocates the rank's records of offload copies (activations copied to and
  * from storage), one per copy in its program. */
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: forgets the previous step's offload copies. */
+/* Starts a step at t0_ns (time of the run's clock) without records of offload
+ * copies. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Prepares pass i: waits for the offload copies that it needs, then launches
  * the copies that start with it. Raises *ready_ns to the end of the awaited
@@ -326,7 +327,8 @@ lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
 /* Allocates the rank's collective records and arrival times. */
 lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: forgets the previous step's collectives. */
+/* Starts a step at t0_ns (time of the run's clock) without records of emulated
+ * collectives. */
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Returns the arrival time of all collectives that the pass waits for; 0: none.
  */

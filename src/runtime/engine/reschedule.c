@@ -188,7 +188,8 @@ static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
                         lhi_now_ns(), LHI_NET_NO_TURN, op, err);
 }
 
-/* Posts a receive of exactly `size` bytes from rank `from`. */
+/* Posts a receive of exactly `size` bytes from rank `from`; `op` is pending
+ * until they have arrived. */
 static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
                                void *bytes, size_t size, lhi_net_op *op,
                                lh_error *err)

@@ -155,7 +155,9 @@ static bool poll_stop(void *of)
     return asked == LH_STOP_NOW && !job->follows;
 }
 
-/* Runs the attempts; `stop`: NULL without a stop callback. */
+/* Runs the attempts (starts of all ranks) until one succeeds or restarts are
+ * used up; `stop`: NULL without a stop callback; `results`: of the last
+ * attempt, one per rank. */
 static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
                               const lhi_net_stop *stop,
                               lhi_rank_result *results, lh_error *err)

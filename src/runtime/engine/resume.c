@@ -122,8 +122,8 @@ static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
     return LH_OK;
 }
 
-/* Reads one checkpoint and determines whether all ranks could read it
- * (*all). */
+/* Reads checkpoint `which` on this rank, and determines whether all ranks could
+ * read it (*all). */
 static lh_status try_checkpoint(agreement *r, double which, bool *all,
                                 lh_error *err)
 {

@@ -34,7 +34,8 @@ static const struct {
 /* Number of transports. */
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
-/* Returns a transport's index; N_TRANSPORTS: unknown. */
+/* Returns the index of the transport called `name` in the table of transports;
+ * N_TRANSPORTS: unknown. */
 static uint32_t find_transport(const char *name)
 {
     uint32_t i = 0;

@@ -20,14 +20,16 @@ typedef struct lhi_shard_groups {
  * at a stage, in group order. */
 lhi_shard_groups lhi_shard_groups_find(const lh_train_model *model, uint32_t n,
                                        uint32_t stage, uint32_t member);
-/* Lists the ranks at the member's datacenter in `sharers` (n_shards) and those
- * with the same shard in `across` (n_sites). `ranks`: rank of each member. */
+/* Lists, for member `member` of the n data-parallel ranks of a stage, the ranks
+ * at its datacenter in `sharers` (n_shards) and the ranks with its shard at
+ * each datacenter in `across` (n_sites). ranks[i]: rank of member i. */
 void lhi_shard_groups_list_members(const lh_train_model *model, uint32_t n,
                                    uint32_t stage, uint32_t member,
                                    const uint32_t *ranks, uint32_t *sharers,
                                    uint32_t *across);
 
-/* Checks whether each data-parallel member has the same shard at all stages. */
+/* Checks whether each of the n data-parallel members has the same shard at all
+ * n_stages stages. */
 bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
                                       uint32_t n_stages);
 
@@ -36,14 +38,14 @@ bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
 bool lhi_has_disjoint_expert_groups(const lh_train_model *model,
                                     const lhi_grid *grid);
 
-/* Returns a logical rank's shard groups among the ranks with the same
- * experts. */
+/* Returns the shard groups of logical rank `place` among the ranks with the
+ * same experts: its shard, its datacenter and their numbers. */
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
                                               const lhi_grid *grid,
                                               uint32_t place);
-/* Lists the ranks with the same experts at the same datacenter (`sharers`) and
- * with the same shard at other datacenters (`across`). `ranks`: rank of each
- * member. */
+/* Lists, for logical rank `place`, the ranks with the same experts at its
+ * datacenter in `sharers`, and those with its shard at each datacenter in
+ * `across`. ranks[i]: rank of member i. */
 void lhi_expert_shard_groups_list_members(const lh_train_model *model,
                                           const lhi_grid *grid, uint32_t place,
                                           const uint32_t *ranks,

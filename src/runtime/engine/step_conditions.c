@@ -179,8 +179,8 @@ static void digest_text(unsigned char sum[32], const char *text, size_t len)
     lhi_compute_sha256(both, sizeof both, sum);
 }
 
-/* Extends the digest `sum` by the delays of links between hosts, which affect
- * the run once hosts exchange places. */
+/* Extends the digest `sum` by the slowdowns of links between hosts in state
+ * number `state`, which affect the run once hosts exchange places. */
 static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {
