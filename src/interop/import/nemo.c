@@ -225,9 +225,8 @@ static lh_status add_word(converter *c, const char *text, uint32_t line,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument (without dashes) and its `value`, unless NULL,
- * to the command line. Records `key`, the file's key in line `line`, as its
- * origin. */
+/* Appends Megatron-LM's argument and its `value`, unless NULL, as words; `key`,
+ * in line `line`: the file's key for it. */
 static lh_status add_argument(converter *c, const char *argument,
                               const char *value, const char *key, uint32_t line,
                               lh_error *err)
@@ -242,8 +241,8 @@ static lh_status add_argument(converter *c, const char *argument,
                            : status;
 }
 
-/* Appends Megatron-LM's argument with the items of `list` as separate words;
- * `key`: the file's key that sets it. */
+/* Appends Megatron-LM's argument with the items of `list` as words; `key`: the
+ * file's key for it. */
 static lh_status add_items(converter *c, const char *argument,
                            const lhi_node *list, const char *key, lh_error *err)
 {
@@ -256,8 +255,8 @@ static lh_status add_items(converter *c, const char *argument,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument with the items of `list` in one word,
- * separated by commas; `key`: the file's key that sets it. */
+/* Appends Megatron-LM's argument with the items of `list` joined by commas;
+ * `key`: the file's key for it. */
 static lh_status add_list(converter *c, const char *argument,
                           const lhi_node *list, const char *key, lh_error *err)
 {
@@ -506,8 +505,8 @@ static lh_status read_provider(converter *c, const lhi_node *node,
     return LH_OK;
 }
 
-/* Converts the key for the kind of layers, which has no argument.
- * LH_EUNSUPPORTED: Falcon's layers, if attention and MLP run in parallel. */
+/* Converts the kind of layers, which has no argument. LH_EUNSUPPORTED:
+ * Falcon's, with attention and MLP in parallel. */
 static lh_status read_layers(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -549,8 +548,7 @@ static const struct {
 
 /* Finds Megatron-LM's argument for a NeMo or Bridge key: its name, its number
  * of values (`arity`) and how the import treats it (`kind`). *inverted: the
- * argument is a flag for the key's value false. Returns false if there is none.
- * */
+ * argument is a flag for the key's value false. Returns false if none. */
 static bool find_argument(const char *key, char name[MOST_NAME],
                           lhi_arity *arity, bool *inverted,
                           lhi_argument_kind *kind)
@@ -593,9 +591,8 @@ static void strip_fraction(char *text)
         *dot = '\0';
 }
 
-/* Appends Megatron-LM's argument that has a counterpart in `key`, with the
- * value `text`, or `node`'s items for a list (`text` is ""). *known: whether
- * there is an argument. */
+/* Appends Megatron-LM's counterpart to `key`, if there is one (*known), with
+ * the value `text`, or `node`'s items for a list (`text` is ""). */
 static lh_status read_named(converter *c, const lhi_node *node, char *text,
                             const char *key, bool *known, lh_error *err)
 {
@@ -635,8 +632,7 @@ static lh_status read_named(converter *c, const lhi_node *node, char *text,
 }
 
 /* Checks whether a key has no effect on time and memory: a listed one, or one
- * for overlap with a distributed optimizer, while NeMo's optimizer is another.
- */
+ * for overlap with a distributed optimizer while NeMo's is another. */
 static bool is_without_effect(const converter *c, const char *key)
 {
     for (uint32_t i = 0; ignored[i]; i++)
@@ -647,9 +643,8 @@ static bool is_without_effect(const converter *c, const char *key)
            (!name || name->kind != LHI_SCALAR || !is_distributed(name->text));
 }
 
-/* Converts a key of a NeMo or Megatron-Bridge file to Megatron-LM's arguments.
- * *known: whether these programs have the key. Callback of lhi_config_walk().
- * */
+/* Converts a key of a NeMo or Bridge file to Megatron-LM's arguments. *known:
+ * whether these programs have the key. Callback of lhi_config_walk(). */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -726,9 +721,8 @@ static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
     return LH_OK;
 }
 
-/* Records, for each of Megatron-LM's arguments that the file does not set, the
- * file's key that would set it, so that messages name keys instead of
- * arguments. */
+/* Records, for each Megatron-LM argument that the file does not set, the key
+ * that would set it, so that messages name keys instead of arguments. */
 static lh_status add_names(const lhi_doc *doc, lhi_imported_job *in,
                            lh_error *err)
 {
