@@ -130,8 +130,8 @@ static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
     return p->emulation ? lh_emulation_switches(p->emulation, n) : NULL;
 }
 
-/* Simulates the same run with a fixed schedule, without --adapt: ns[i] is
- * iteration i's time. */
+/* Simulates the emulated run with its fixed schedule, without --adapt, for
+ * comparison: ns[i] is iteration i's time. */
 static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);

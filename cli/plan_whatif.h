@@ -21,9 +21,9 @@ typedef struct cli_questions {
     char *texts;
 } cli_questions;
 
-/* Parses the --what-if text, `latency=10,20,40,west-east.bandwidth=x2`, into
- * one question per value combination; ';' separates several such lists. Release
- * with cli_questions_fini(), also after a failure. */
+/* Parses the --what-if text, such as `latency=10,20,40,west-east.bandwidth=x2`,
+ * into one question per combination of values. ';' separates independent lists.
+ * Release with cli_questions_fini(), also after a failure. */
 lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
 /* Frees the what-if questions. */

@@ -154,7 +154,8 @@ static lh_status fail_bad_value(parser *p, const item *of, const char *text)
 }
 
 /* Parses a --what-if value, `40`, `x2`, `/2` or `first:last:step`, and appends
- * it to the item. */
+ * its numbers to *to, a quantity with values to vary. *text is advanced to the
+ * rest. */
 static lh_status parse_value(parser *p, const char **text, item *to)
 {
     const char *whole = *text;

@@ -52,7 +52,7 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 /* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a
  * note with the number of communication cells in the file, which are not used.
- * `fifo`: as there. */
+ * `fifo`: omits the link orders. */
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);
 

@@ -45,8 +45,8 @@ static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
     return LH_OK;
 }
 
-/* Parses one axis value or range and appends its values; *text is advanced to
- * the rest. */
+/* Parses a value or range of a --sweep axis and appends its numbers to the
+ * axis; *text is advanced to the rest. */
 static lh_status add_values(cli *c, const char **text, cli_axis *axis)
 {
     const char *whole = *text;

@@ -122,9 +122,10 @@ static int wait_for_ranks(void)
     return failed;
 }
 
-/* Continues as one of this host's ranks in a child process. In the parent
- * process waits for all and ends it. Ranks have their own process group, so
- * that a terminal's signals reach each of them once. */
+/* Forks one child process per rank on this host and returns in each child,
+ * which continues as the rank. The parent never returns: it waits for all
+ * children, then exits. Each rank has its own process group, so that a
+ * terminal's signals reach it once. */
 static lh_status start_ranks(cli *c, const hosts *h)
 {
     const pid_t parent = getpid();
