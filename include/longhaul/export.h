@@ -62,17 +62,17 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    lh_error *err);
 
 /* Exports the layout as torchtitan options, one per line, with comments after
- * '#'. They name a schedule in PyTorch's CSV form.
- * LH_EUNSUPPORTED: torchtitan cannot run the plan as estimated; `err` gives the
- * reason. It can run all plans made for LH_TARGET_TORCHTITAN (lh_plan_options).
- * `options` may be NULL, also below. */
+ * '#'. They name a schedule in PyTorch's CSV form. LH_EUNSUPPORTED: torchtitan
+ * cannot run the plan as estimated; `err` gives the reason. It can run all
+ * plans made for LH_TARGET_TORCHTITAN (lh_plan_options). `options` may be NULL,
+ * as in the other exports. */
 LH_API lh_status lh_export_torchtitan(const lh_plan *plan,
                                       const lh_export_options *options,
                                       char **text, size_t *len, lh_error *err);
 
 /* Exports the model as a Python module for torchtitan 0.3.0: the module that
- * the --module and --config among the options above name. Accepts the same
- * plans. */
+ * --module and --config in lh_export_torchtitan()'s options name. Accepts the
+ * plans that lh_export_torchtitan() accepts. */
 LH_API lh_status lh_export_torchtitan_model(const lh_plan *plan,
                                             const lh_export_options *options,
                                             char **text, size_t *len,

@@ -263,9 +263,9 @@ static void put_connections(lhi_text *out, const lh_plan *plan)
                            "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 }
 
-/* Adds the options that number ranks with replicas outermost. parallel_state.py
- * then requires as many replicas of experts as of the other parameters, even
- * without experts. */
+/* Adds the Megatron-LM options that number ranks with replicas outermost.
+ * Megatron's parallel_state.py then requires as many replicas of experts as of
+ * the other parameters, even without experts. */
 static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                                    const lh_layout *l)
 {

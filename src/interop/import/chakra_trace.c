@@ -198,8 +198,8 @@ static void add_dependency(replayer *r, uint64_t on, bool is_data)
     r->n_dependencies++;
 }
 
-/* Adds a dependency for each id in field `f` of a node, which is packed or not.
- */
+/* Adds a dependency of the node for each node id in field `f`, which is a
+ * packed list or a single id. */
 static void read_dependencies(replayer *r, cursor *c, field *f)
 {
     const bool is_data = f->number == LHI_CHAKRA_DATA;
