@@ -594,7 +594,8 @@ void lhi_cpu_copy_dropout_gradient(const lhi_cpu *cpu, float *d);
 /* Applies the per-head norms to queries and keys in qkv, in place. */
 void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
-/* Computes the gradients before the per-head norms, in place in qkv. */
+/* Computes the gradients of the per-head RMSNorms of queries and keys, and of
+ * their weights. The rows in kept->qkv are replaced in place. */
 void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                                  lhi_cpu_saved_activations *kept);
 /* Computes the query and key-value latents (low-rank projections) from

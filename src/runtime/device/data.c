@@ -384,8 +384,8 @@ static lh_status read_tokens(const sequence *s, uint64_t at, size_t count,
     return LH_OK;
 }
 
-/* Reads `count` tokens from position `at` of all sequences, one after another.
- */
+/* Reads `count` tokens from position `at` in the concatenation of all token
+ * sequences. */
 static lh_status read_across(const lhi_data *data, uint64_t at, size_t count,
                              int32_t *tokens, lh_error *err)
 {

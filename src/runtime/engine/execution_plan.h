@@ -109,8 +109,8 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lh_error *err);
 
 /* Builds a rank's offload stream, its copies of activations in launch order,
- * from its passes. `lists_host_copies`: as in lh_exec_options; `scratch`:
- * memory for temporary tables. */
+ * from its passes. `lists_host_copies`: includes copies to host memory, for the
+ * cpu device. `scratch`: memory for temporary tables. */
 lh_status lhi_exec_lower_copies(const lh_pipeline *p, bool lists_host_copies,
                                 lhi_arena *mem, lhi_arena *scratch,
                                 lhi_exec_rank *rank, lh_error *err);

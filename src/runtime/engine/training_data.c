@@ -18,8 +18,8 @@ static uint32_t get_chunk_number(const lhi_training *t, uint32_t chunk,
     return chunk + bucket * t->o.exec->n_chunks;
 }
 
-/* Returns the first tag of sum number `number` over datacenters; these tags
- * follow those of all chunks. */
+/* Returns the first message tag of sum number `number` over datacenters in step
+ * `step`; the tags of sums follow those of all chunks. */
 static uint64_t make_sum_tag(const lhi_training *t, uint64_t step,
                              uint32_t number)
 {

@@ -129,8 +129,8 @@ static lhi_net_group make_group(uint32_t n, uint32_t mine,
         .n_ranks = n, .mine = mine, .ranks = ranks, .link = LHI_NET_NO_LINK};
 }
 
-/* Lists the ranks with the same experts and their shard groups, if they differ
- * from the ranks that share other tensors. */
+/* Fills in the ranks with the same experts, and their shard groups, in the
+ * training. Omits them if they equal the ranks that share other tensors. */
 static void list_expert_group(lhi_training *t)
 {
     uint32_t all[LHI_NET_MAX_RANKS];

@@ -37,8 +37,9 @@ static lh_status make_group(lhi_run_worker *w, unsigned i, lh_error *err)
     return LH_OK;
 }
 
-/* Makes the group of the ranks with different experts on this rank's node. If
- * the node has the whole expert group, that group gets the node's link. */
+/* Makes the communication group of the ranks with different experts on this
+ * rank's node. If the node has the whole expert group, that group gets the
+ * node's link. */
 static lh_status make_node_experts(lhi_run_worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;

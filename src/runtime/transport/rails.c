@@ -477,7 +477,8 @@ static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
     free(p->received);
 }
 
-/* Frees the rails' state except the listening sockets. */
+/* Frees the state of the rails (parallel connections to peers), except the
+ * listening sockets. */
 static void free_rails(lhi_rails *s)
 {
     for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)

@@ -53,8 +53,8 @@ static bool read_rails_notice(void *of, char *text, size_t room)
     return lhi_rails_read_notice(of, text, room);
 }
 
-/* Creates the endpoint over the connected sockets fds[] or, if the options have
- * rails (parallel connections), over these. */
+/* Creates the endpoint for messages over the connected sockets fds[], or over
+ * rails (parallel connections) if the options have any. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
                        const unsigned char *keys, endpoint_resources *b,
                        lhi_net **out, lh_error *err)

@@ -365,8 +365,8 @@ static lh_status connect_with_retry(lhi_tcp_join_state *t,
     }
 }
 
-/* Sends the table of all ranks' addresses from rank 0 to the others, with the
- * data in `extra`. */
+/* Sends the table of all ranks' addresses, and the data in `extra`, from rank 0
+ * to all other ranks. */
 static lh_status send_table(lhi_tcp_join_state *t, const lhi_tcp_extra *extra,
                             lh_error *err)
 {

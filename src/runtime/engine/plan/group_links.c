@@ -42,9 +42,9 @@ static void add_ring_path(const lh_plan *plan, uint32_t ranks,
                1e9 / path->bytes_per_s / compute_byte_ratio(plan));
 }
 
-/* Raises link `to` to the ring of the group of parallel dimension `dimension`
- * (tensor, context and others) for the layers `slice`; does nothing for a group
- * of one rank. */
+/* Raises link `to`'s latency and time per byte to those of a ring over the
+ * ranks of one parallel dimension (tensor, context and others), for the layers
+ * `slice`. Does nothing for a group of one rank. */
 static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
                           lh_cost_dimension dimension, lh_train_group_link *to,
                           lh_error *err)
