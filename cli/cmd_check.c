@@ -87,7 +87,8 @@ static lh_status print_json(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Prints the verdict, or all violations, as text. */
+/* Prints, as text, that the schedule is valid and how long it takes, or all its
+ * violations. */
 static void print_text(cli *c, const work *w)
 {
     char time[CLI_TIME_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
