@@ -55,9 +55,10 @@ static void put_number(lhi_text *out, const char *name, double value)
     lhi_text_printf(out, "--%s %.12g\n", name, value);
 }
 
-/* Adds Megatron-LM's arguments for latent attention's position scaling. Without
- * scaling it gives a factor of 1, since the fused kernel requires YaRN. Hugging
- * Face ignores one of mscale and mscale_all_dim without the other. */
+/* Adds Megatron-LM's arguments for latent attention's position scaling. For a
+ * model without scaling they give factor 1, since the fused kernel requires
+ * YaRN. Hugging Face ignores one of mscale and mscale_all_dim without the
+ * other. */
 static void put_latent_scaling(lhi_text *out, const lh_rope_scaling *s)
 {
     const lh_rope_scaling *plain = &lhi_megatron_yarn;

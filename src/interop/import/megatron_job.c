@@ -26,8 +26,8 @@ static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads hidden-state and attention dropout: whether there is any, and the rate
- * if both have the same. */
+/* Reads the dropout of hidden states and attention: whether either has any, and
+ * the rate if it is the same for both. */
 static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
