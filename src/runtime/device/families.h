@@ -64,10 +64,10 @@ typedef struct lhi_model_tensor {
     uint32_t n_common_rows; /* uncut rows, of keys and values */
 } lhi_model_tensor;
 
-/* Counts the tensors before the layers. Then follow, in the model's order, the
- * tensors in layers, those after the layers, and those of the multi-token
- * prediction modules. A tied head counts, as does the modules' copy of the
- * embedding. */
+/* Counts the tensors before the layers. The model's order has next the tensors
+ * in layers, those after the layers, and those of the multi-token prediction
+ * modules; a tied head and the modules' copy of the embedding are tensors of
+ * their own. */
 uint32_t lhi_count_front_tensors(const lh_model *model);
 /* Counts model layer `layer`'s parameter tensors. */
 uint32_t lhi_count_layer_tensors(const lh_model *model, uint32_t layer);

@@ -65,8 +65,8 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
                : status;
 }
 
-/* Sends `size` bytes from `mine` to a rank and receives as many into
- * `theirs`. */
+/* Sends `size` bytes from `mine` to rank `peer` and receives as many into
+ * `theirs`; `turn` makes the exchange's message tag unique. */
 static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
                           const void *mine, void *theirs, size_t size,
                           lh_error *err)

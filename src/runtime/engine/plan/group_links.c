@@ -89,8 +89,8 @@ static lh_status add_experts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets the emulated links for node-aware dispatch of tokens at the stage:
- * between nodes, and within a node. */
+/* Raises the emulated links for node-aware dispatch of tokens at the stage,
+ * between nodes and within a node, to the slowest among its groups. */
 static lh_status add_nodes(const lh_plan *plan,
                            const lhi_stage_placement *spread,
                            lh_train_model *to, lh_error *err)
@@ -162,8 +162,8 @@ static lh_status add_parts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets to->collective_wait_ns, the time that a pass is planned to wait for FSDP
- * collectives, as in the plan's layout. */
+/* Sets to->collective_wait_ns to the time that a pass waits for FSDP
+ * collectives, as the planner estimates it for the plan's layout. */
 static lh_status find_wait_time(const lh_plan *plan, lh_train_model *to,
                                 lh_error *err)
 {
