@@ -146,8 +146,8 @@ static size_t count_rows_from(const lhi_cpu *cpu,
 }
 
 /* Computes the byte counts sent to and received from each expert-parallel rank,
- * in cpu->exchange_sizes, for rows of `width` floats. The return path uses the
- * two in exchange. */
+ * in cpu->exchange_sizes, for rows of `width` floats. The way back uses them
+ * with sent and received exchanged. */
 static void count_bytes(const lhi_cpu *cpu,
                         const lhi_cpu_saved_activations *kept, size_t width)
 {

@@ -95,8 +95,9 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
     return cpu->n_source_ranks > 1 ? cpu->received : cpu->dispatch_buffer;
 }
 /* Sends expert outputs back to the tokens' ranks. They arrive in the dispatch
- * buffer in expert order, summed over the ranks that share an expert; with
- * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
+ * buffer in expert order, summed over the ranks that share an expert.
+ * Node-aware dispatch sends them by lhi_cpu_return_rows_via_relays() instead.
+ * */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
 /* Sends each row of the output gradients d, with its routing weight, to the
  * rank of the row's expert. Returns the gradients that this rank received. If

@@ -31,8 +31,8 @@ float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all);
 /* All-gathers the rows of `all` [t][h] from the tensor-parallel ranks; `own`:
  * this rank's rows. */
 void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
-/* Reduce-scatters [t][h]: each rank receives its own rows of the sum. `own` may
- * point into `all`. */
+/* Reduce-scatters the matrix `all` [t][h] over the tensor-parallel ranks: each
+ * receives its own rows of the sum in `own`, which may point into `all`. */
 void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own);
 /* Computes the loss of all rows from `logits`, of which each tensor-parallel
  * rank has part of the vocabulary, and replaces the logits by their gradients

@@ -84,7 +84,7 @@ static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
 }
 
 /* Adds the gradients of a tied embedding's two copies, on the first and last
- * stage. */
+ * stage; `turn`: number for unique message tags. */
 static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 {
     lhi_train_tied_pair pair = lhi_train_get_tied_pair(t->train);
@@ -98,7 +98,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 }
 
 /* Sums the ranks' tallies (loss, gradient norm, token counts), which `fill`
- * computes, into a new array *out; the caller frees it. */
+ * computes, into a new array *out, which the caller frees. `turn`: number for
+ * unique message tags. */
 static lh_status sum_tally(lhi_training *t, uint64_t turn,
                            lh_status (*fill)(lhi_train *, double *, lh_error *),
                            double **out, lh_error *err)
@@ -157,7 +158,8 @@ lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn,
 }
 
 /* Writes a checkpoint: rank 0 makes the folder, all ranks write their parts,
- * rank 0 completes it. `sums`: tallies to store. */
+ * rank 0 completes it. `sums`: scratch for `n` checksums of tensors; `turn`:
+ * number for unique message tags. */
 static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                             size_t n, lh_error *err)
 {

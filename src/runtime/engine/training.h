@@ -77,7 +77,8 @@ void lhi_training_set_times(lhi_training *training,
  * gather parameters. */
 void lhi_training_begin_step(lhi_training *training, uint64_t step);
 /* Ends a training step after its passes: reduces the gradients, clips them and
- * updates the parameters. *report: loss and norm. */
+ * updates the parameters. *report: loss and norm. `turn`: number for unique
+ * message tags, equal on all ranks. */
 lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
                                 lhi_train_report *report, lh_error *err);
 /* Returns the last step's all-gathers and reduce-scatters, one record each, on
@@ -93,14 +94,15 @@ void lhi_training_read_hops(const lhi_training *training,
  * all-gathers and reduce-scatters, in ns; NULL: passes do not wait. */
 const int64_t *lhi_training_wait_times(const lhi_training *training);
 /* All-gathers all parameters between steps; they are valid until the next
- * update. */
+ * update. `turn`: number for unique message tags, equal on all ranks. */
 lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
                                      lh_error *err);
-/* Ends a validation step after its passes; *loss: mean over all ranks. */
+/* Ends a validation step after its passes; *loss: mean over all ranks. `turn`:
+ * number for unique message tags, equal on all ranks. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
                                       double *loss, lh_error *err);
 /* Saves a checkpoint of the current step into the job's folder. All ranks call
- * it, with the same `turn`. */
+ * it, with the same `turn`, a number for unique message tags. */
 lh_status lhi_training_save(lhi_training *training, uint64_t turn,
                             lh_error *err);
 
