@@ -52,7 +52,7 @@ typedef struct paper_result {
     int64_t peak[PAPER_MOST_DEVICES]; /* memory per device */
 } paper_result;
 
-/* Builds and simulates the schedule of a method. */
+/* Builds and simulates a method's schedule. */
 paper_result paper_pipeline_run(const paper_pipeline *q, const paper_run *how);
 /* Returns the makespan alone, in ms. */
 double paper_pipeline_makespan_ms(const paper_pipeline *q,

@@ -80,7 +80,7 @@ static int64_t draw_delay(uint64_t *state)
     return delays[draw(state) % 3];
 }
 
-/* Returns the site of a device: adjacent devices, equally many per site or one
+/* Returns a device's site: adjacent devices, equally many per site or one
  * more. */
 static uint32_t site_of(const bench_family *k, uint32_t sites, uint32_t device)
 {

@@ -27,7 +27,7 @@ typedef struct published {
     double measured_s;
     recipe how;
     bool held_out, moe;
-    bool by_hash;        /* the half is decided by the hash of the layout */
+    bool by_hash;        /* the half is decided by the layout's hash */
     bool data_outermost; /* replicas have consecutive ranks last */
     bool hybrid;         /* with layers of Mamba-2; has experts, too */
     const char

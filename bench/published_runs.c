@@ -246,7 +246,7 @@ uint64_t published_hash(const char *text)
     return h;
 }
 
-/* Returns the hash of a row without its measurement: source, system and
+/* Returns a row's hash without its measurement: source, system and
  * layout. */
 static uint64_t hash_run(const published *run)
 {

@@ -105,7 +105,7 @@ static void write_framework(const table *t, uint32_t row, char *text,
              async);
 }
 
-/* Writes the layers of each chunk as generate_split_points() in torchtitan's
+/* Writes each chunk's layers as generate_split_points() in torchtitan's
  * pipelining_utils.py divides them: the first chunks but one get one more until
  * the remainder is spent. */
 static void write_layers(const table *t, uint32_t row, uint32_t chunks,

@@ -30,8 +30,8 @@ typedef struct batch_reading {
     uint32_t dense, mixture; /* microbatches per replica */
 } batch_reading;
 
-/* The table's "global batch size", which all figures but figure 5 use, and the
- * batch of each replica. */
+/* The table's "global batch size", which all figures but figure 5 use, and each
+ * replica's batch. */
 extern const batch_reading across_readings_of_batch[2];
 
 /* Topology of buildings and zones (table 3). */

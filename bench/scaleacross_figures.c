@@ -235,7 +235,7 @@ typedef struct growth {
     double over[2], latency[2]; /* indexed by `outer` */
 } growth;
 
-/* Computes the growth of an iteration under both outermost parallelisms. */
+/* Computes an iteration's growth under both outermost parallelisms. */
 static growth growth_of(const workload *w, const topology *on)
 {
     growth g;

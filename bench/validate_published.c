@@ -230,7 +230,7 @@ static void print_equal_exclusions(const published_set *set, uint32_t first,
     fputc('\n', to);
 }
 
-/* Checks whether a row belongs to MLPerf's runs on the system of row `of`. */
+/* Checks whether a row belongs to MLPerf's runs on row `of`'s system. */
 static bool is_same_series(const predicted *r, const predicted *of)
 {
     return strncmp(r->run->release, "MLPerf", 6) == 0 &&

@@ -140,7 +140,7 @@ static lh_status reject_region(cli *c, const char *name)
                      name, near);
 }
 
-/* Sets the region of site i, if --sites has regions. */
+/* Sets site i's region, if --sites has regions. */
 static lh_status set_region(cli *c, const cli_cluster_options *m, uint32_t i,
                             lh_draft_site *site)
 {

@@ -19,7 +19,7 @@ static bool takes_files(const cli_option *o)
            o->words == CLI_WORDS_METHODS_OR_FILES;
 }
 
-/* Writes the bash code that completes the argument of option `o`: its choices,
+/* Writes the bash code that completes option `o`'s argument: its choices,
  * a list of words, or file names. */
 static void put_bash_words(FILE *out, const cli_option *o)
 {

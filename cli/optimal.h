@@ -104,7 +104,7 @@ void cli_search_end(void);
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
-/* Repeats the proof of a solution from cli_solve() so that it can be checked,
+/* Repeats a solution's proof from cli_solve() so that it can be checked,
  * and writes it to the file search->certificate. sub_blocks: parts per W pass.
  * *kind (may be NULL): the proof's kind, static storage. */
 lh_status cli_write_certificate(cli *c, const cli_search *search,

@@ -102,7 +102,7 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* Returns the path of the file with the message orders on links beside a
+/* Returns the file's path with the message orders on links beside a
  * schedule, S.links.csv for S.csv; the caller frees it. */
 static char *make_link_order_path(const char *path)
 {

@@ -60,7 +60,7 @@ static void add_change(pair *p, const double values[2], preference wanted)
 }
 
 /* Appends a row of texts, of the `first` and the `second` plan, to `group` of
- * the comparison of two plans; NULL is empty. */
+ * two plans' comparison; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -201,7 +201,7 @@ static void add_layout(pair *p)
               lh_recompute_name(b->recompute));
 }
 
-/* Appends the breakdowns of both iterations, if both plans have one. */
+/* Appends both iterations' breakdowns, if both plans have one. */
 static void add_parts(pair *p)
 {
     lh_report_breakdown_part parts[2][CLI_BREAKDOWN_PARTS];

@@ -17,7 +17,7 @@
 
 enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
 
-/* The ranks of all hosts, and those of this one. */
+/* All hosts' ranks, and those of this one. */
 typedef struct hosts {
     char first[256]; /* the host of rank 0 */
     uint32_t n_hosts, n_ranks;

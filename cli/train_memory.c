@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Returns the plan's peak memory for the device of rank `rank`, in bytes; a
+/* Returns the plan's peak memory for rank `rank`'s device, in bytes; a
  * negative value if unknown. */
 static int64_t get_planned_bytes(const lh_plan *plan, uint32_t rank)
 {

@@ -178,7 +178,7 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
-/* Returns the number of ranks per pipeline stage: the product of data, context
+/* Returns the rank count per pipeline stage: the product of data, context
  * and tensor degree. */
 static uint32_t count_replicas(const lh_plan *plan)
 {

@@ -62,7 +62,7 @@ LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
-/* Returns the number of devices, one per row of the schedule. */
+/* Returns the device count, one per row of the schedule. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
 
 /* Returns one device's passes in order and sets *n_passes. Borrowed. */

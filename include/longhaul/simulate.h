@@ -67,7 +67,7 @@ LH_API void lh_timeline_free(lh_timeline *timeline);
 LH_API int64_t lh_timeline_makespan(const lh_timeline *timeline);
 
 /* Returns the share of idle time: all devices' idle time divided by the
- * makespan times the number of devices, 0 to 1. */
+ * makespan times the device count, 0 to 1. */
 LH_API double lh_timeline_bubble_ratio(const lh_timeline *timeline);
 
 /* Returns the device's peak memory in the pipeline's unit. */

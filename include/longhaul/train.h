@@ -100,7 +100,7 @@ typedef struct lh_train_options {
      * from any peer that can reach it (docs/engine-transports.md). */
     bool insecure;
     /* cpu, with a plan: the result contains a run profile. Adds messages of
-     * several sizes between the stages at the end of the run. */
+     * several sizes between the stages at the run's end. */
     bool profiles;
     /* Returns the schedule for iterations from `step` on, or NULL for no
      * change. Called on rank 0 when the previous iteration starts, and once

@@ -5,7 +5,7 @@
 #ifndef LHI_INTEROP_CHAKRA_SCHEMA_H
 #define LHI_INTEROP_CHAKRA_SCHEMA_H
 
-/* The encodings of a field, in the lowest three bits of its tag. */
+/* A field's encodings, in the lowest three bits of its tag. */
 enum {
     LHI_WIRE_VARINT = 0,
     LHI_WIRE_FIXED64 = 1,

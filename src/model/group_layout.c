@@ -60,7 +60,7 @@ static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
     f->sites[n] = site;
 }
 
-/* Lists the datacenters of the stage with their replica counts in f->sites, in
+/* Lists the stage's datacenters with their replica counts in f->sites, in
  * the job's order. */
 static lh_status list_sites(const lh_layout *layout,
                             const lh_cost_layer_range *slice,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Effects of the link settings between sites on a sender's rate and on the time
- * of a message. */
+/* Effects of the link settings between sites on a sender's rate and on a
+ * message's time. */
 #include "model/paths.h"
 
 #include "base/exact_equality.h"

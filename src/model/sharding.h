@@ -83,7 +83,7 @@ lh_status lhi_compute_marginal_sharding_times(
  * time; the first stage works one layer ahead. The stages are a pass's gathers
  * and its computation, or computation and gradient reductions. The first
  * layer's first stage and the last layer's second stage are exposed. Initialise
- * to {0}, and add layers in the order of the pass, in ns. */
+ * to {0}, and add layers in the pass's order, in ns. */
 typedef struct lhi_stage_overlap {
     double last_second_start;    /* start of the last layer's second stage */
     double last_second_duration; /* duration of that stage */

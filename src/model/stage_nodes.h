@@ -29,7 +29,7 @@ uint64_t lhi_stage_nodes_count_ranks(const lhi_stage_nodes *s, uint32_t run);
 /* Returns the node of the stage's rank `rank` in the datacenter. */
 uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank);
 
-/* The nodes of a group; of several groups, the worst of both. */
+/* A group's nodes; of several groups, the worst of both. */
 typedef struct lhi_node_count {
     uint64_t nodes;  /* with members; the most of all groups */
     uint64_t fewest; /* members on the node with the fewest, of all groups */

@@ -101,7 +101,7 @@ void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
 
     *out = (lhi_time_breakdown){.flops = work->flops};
     out->matmul = compute_product_time(p, work);
-    /* A given efficiency covers the kernels of a pass, but not those that
+    /* A given efficiency covers a pass's kernels, but not those that
      * context parallelism adds. */
     out->memory =
         (p->by_efficiency ? work->ring_bytes : work->bytes) / p->bytes_per_ns;

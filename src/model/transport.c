@@ -90,8 +90,8 @@ double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
 /* --- one message, with the round trips that losses add --- */
 
 /* A queue pair's last packet, and a packet sent again after all others, show no
- * gap when they are lost: the sender waits for its timeout, after the ack of
- * the packet before. */
+ * gap when they are lost: the sender waits for its timeout, after the packet's
+ * ack before. */
 static const double timeout_round_trips = 4;
 
 /* Returns the time in ns from the first packet's departure to the last one's,

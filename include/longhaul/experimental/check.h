@@ -43,7 +43,7 @@ LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                       const lh_certificate *certificate,
                                       lh_claims **out, lh_error *err);
 LH_API void lh_claims_free(lh_claims *claims); /* frees; NULL is a no-op */
-/* Returns the number of claims, the statements about the certificate. */
+/* Returns the claim count, the statements about the certificate. */
 LH_API uint32_t lh_n_claims(const lh_claims *claims);
 /* Returns the status of claim number i: verified, unverified or wrong. */
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);

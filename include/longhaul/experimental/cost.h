@@ -189,7 +189,7 @@ typedef struct lh_cost_layer_range {
     uint32_t chunk, n_chunks; /* chunk index and number of chunks, for per-chunk
                                * profiles; n_chunks = 0: none */
     uint32_t datacenter;      /* determines the GPU and networks */
-    /* Number of datacenters, starting at `datacenter`, that evenly share the
+    /* Datacenter count, starting at `datacenter`, that evenly share the
      * data-parallel replicas; 0 and 1: a single one. */
     uint32_t data_datacenters;
     /* Replaces data_datacenters: replicas per datacenter, in the order of the

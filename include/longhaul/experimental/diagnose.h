@@ -215,10 +215,10 @@ typedef struct lh_diagnosis {
     uint32_t n_steps, n_stages, n_replicas, n_chunks, n_microbatches;
     const uint32_t *replicas;       /* replica numbers in the recording */
     const lh_diagnosed_step *steps; /* sorted by step number */
-    double measured_ns;    /* from step start to the end of all operations */
-    double t_ns;           /* replayed with recorded times */
-    double ideal_ns;       /* replayed with typical times everywhere */
-    double slowdown;       /* t_ns / ideal_ns */
+    double measured_ns;             /* from step start to all operations' end */
+    double t_ns;                    /* replayed with recorded times */
+    double ideal_ns;                /* replayed with typical times everywhere */
+    double slowdown;                /* t_ns / ideal_ns */
     double slowdown_error; /* standard error over the steps; 0: one step */
     /* Slowdown if only this stage, replica or worker kept its recorded times.
      */

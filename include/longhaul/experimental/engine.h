@@ -150,8 +150,8 @@ LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
 /* A schedule that a run adopts at an iteration boundary. */
 typedef struct lh_reschedule {
     size_t size;                 /* sizeof(lh_reschedule) */
-    const lh_schedule *schedule; /* borrowed until the next call or the end of
-                                  * the run */
+    const lh_schedule *schedule; /* borrowed until the next call or the run's
+                                  * end */
     const char *name, *why;      /* for display; NULL: "". Copied; long texts
                                   * are truncated */
     int64_t predicted_ns; /* iteration time, for display; 0: the simulator's,
@@ -369,7 +369,7 @@ typedef struct lh_train_optimizer {
         epsilon; /* NAN: 0.9, 0.95, 1e-8, or the checkpoint's */
     /* lh_rate_decay; LH_N_RATE_DECAYS: cosine, or the checkpoint's */
     uint32_t rate_decay;
-    /* Steps of the decay, at the end of the run; the rate is constant before
+    /* Steps of the decay, at the run's end; the rate is constant before
      * (warm-up, stable, decay). 0: all after the warm-up; UINT64_MAX: 0, or the
      * checkpoint's. */
     uint64_t decay_steps;
@@ -483,8 +483,8 @@ typedef struct lh_train_model {
      * if they were communicated while the next step computes. Communication and
      * speed of the emulation are unchanged. */
     bool delayed_update;
-    /* With per_layer_sharding and emulate_links: emulated links for the
-     * collectives of a layer, the embedding or the head and, if several ranks
+    /* With per_layer_sharding and emulate_links: emulated links for a
+     * layer's collectives, the embedding or the head and, if several ranks
      * share experts, of a layer's experts. Collectives with times in the
      * pipeline (lh_chunk.all_gather_ns, reduce_scatter_ns) use those times. */
     lh_train_collective_links layer_links, expert_links;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events that slow down links or devices, disable rails between ranks, or kill
- * or stop the process of a rank, in a range of training steps. Text form:
+ * or stop a rank's process, in a range of training steps. Text form:
  * docs/formats/events.md. An event timeline applies them to one pipeline and
  * gives its state in each step. Iterations do not overlap, so a step's duration
  * equals that of its pipeline alone.
@@ -124,7 +124,7 @@ lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
 LH_API void lh_event_timeline_free(
     lh_event_timeline *timeline); /* frees; NULL is a no-op */
 
-/* Returns the number of states. A state is a set of active events; steps with
+/* Returns the state count. A state is a set of active events; steps with
  * equal sets share it. State 0 has no events. */
 LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline);
 /* Returns the state number (set of active events) of step `step`. */

@@ -31,7 +31,7 @@ typedef struct lh_import_options {
     size_t size;
     /* Datacenters and links; model and batch are ignored, and the sequence too,
      * except with DeepSpeed, whose configuration has none. A site's
-     * `nodes` may be 0 if the input gives the number of GPUs, which are then
+     * `nodes` may be 0 if the input gives the GPU count, which are then
      * divided evenly. NULL: one site with h100-sxm. */
     const lh_draft_options *machines;
     /* Job whose cluster is used in place of `machines`' sites; may be NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a job, and the names of its values.
+/* A job's contents, and the names of its values.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_JOB_H
@@ -255,7 +255,7 @@ typedef enum lh_outermost {
     LH_OUTERMOST_MIXED, /* pipelines cross some boundaries, replicas others */
 } lh_outermost;
 
-/* Position of pipeline stages on the nodes of a datacenter. */
+/* Position of pipeline stages on a datacenter's nodes. */
 typedef enum lh_packing {
     LH_PACKING_ANY,   /* not given; in a complete layout: dense */
     LH_PACKING_DENSE, /* each stage or replica follows the previous one */

@@ -146,8 +146,8 @@ typedef struct lh_monitor_options {
                        * least 4 */
 } lh_monitor_options;
 
-/* Creates a monitor, which detects slow links and devices from the times of
- * each iteration. `schedule` is the running schedule; copies both inputs as far
+/* Creates a monitor, which detects slow links and devices from each iteration's
+ * times. `schedule` is the running schedule; copies both inputs as far
  * as needed. Release with lh_monitor_free(). LH_EINVAL: an option is out of
  * range; otherwise errors as in lh_simulate(). */
 LH_API lh_status lh_monitor_make(const lh_pipeline *pipeline,

@@ -50,7 +50,7 @@ typedef struct lh_report_analysis {
     const int64_t *bubble_ns;
 } lh_report_analysis;
 
-/* Converts the analysis of the timeline from which `trace` was made. Release
+/* Converts the timeline's analysis from which `trace` was made. Release
  * with lh_report_analysis_free(). LH_EINVAL: the analysis belongs to another
  * timeline. */
 LH_API lh_status lh_report_analysis_make(const lh_trace *trace,
@@ -158,14 +158,14 @@ typedef struct lh_report_differences {
     const lh_report_difference *rows;
 } lh_report_differences;
 
-/* A datacenter on the map of a plan. */
+/* A datacenter on a plan's map. */
 typedef struct lh_report_site {
     const char *name;  /* "west" */
     const char *gpus;  /* "128 of 128 h100-sxm" */
     const char *holds; /* "stages 0-1 of 16 replicas: 40 layers" */
     double used;       /* share of its GPUs in use, 0..1 */
 } lh_report_site;
-/* One direction of a link on the map of a plan. */
+/* One direction of a link on a plan's map. */
 typedef struct lh_report_site_link {
     uint32_t from, to;   /* indices of sites */
     const char *values;  /* "20 ms, 3200 Gb/s" */
@@ -181,7 +181,7 @@ typedef struct lh_report_tradeoff {
     double usd; /* per iteration; < 0: unknown. The chart is over the cost if
                  * all are known, else over the memory. */
 } lh_report_tradeoff;
-/* A plan as a decision, at the top of the page. */
+/* A plan as a decision, at the page's top. */
 typedef struct lh_report_decision {
     size_t size;          /* sizeof(lh_report_decision) */
     uint32_t n_sentences; /* the recommendation */
@@ -273,7 +273,7 @@ LH_API lh_status lh_report_add_table(lh_report *report,
 LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
 
-/* Sets the recommendation at the top of the page, with a map of the sites and
+/* Sets the recommendation at the page's top, with a map of the sites and
  * a chart of the Pareto front; the other parts of the page are then folded. A
  * second decision replaces the first. LH_EINVAL: a text is missing or not
  * UTF-8, or a number is out of range. */

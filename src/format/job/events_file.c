@@ -115,7 +115,7 @@ static json_t *write_slower(const void *owner, const void *context)
 
 /* --- an event ------------------------------------------------------------- */
 
-/* Sets the factors of an event to 1, which has no effect, before its keys are
+/* Sets an event's factors to 1, which has no effect, before its keys are
  * read. */
 static void start_event(const lhi_read_context *r, void *it)
 {

@@ -344,7 +344,7 @@ const char *lhi_draft_site_name(const lh_draft_site *site, uint32_t i,
     return text;
 }
 
-/* Adds the line of datacenter `i` to the job template: its differences from the
+/* Adds datacenter `i`'s line to the job template: its differences from the
  * first one, whose values are the cluster's keys. */
 static void add_site(draft *d, uint32_t i)
 {

@@ -158,7 +158,7 @@ const char *lhi_job_find_slice_obstacle(const lh_job *job)
     return NULL;
 }
 
-/* Reads the number of slices per sequence, which pass the pipeline like
+/* Reads the slice count per sequence, which pass the pipeline like
  * microbatches. LH_EINPUT: it does not divide the sequence, or the job does not
  * support slices. */
 static lh_status read_slices(lhi_job_reader *r, const lhi_node *node,

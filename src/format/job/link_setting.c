@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings at the ends of a link between datacenters: keys of
+/* The settings at a link's ends between datacenters: keys of
  * `cluster.links[]`, and of a plan's advice. */
 #include "format/job/parse.h"
 

@@ -296,7 +296,7 @@ static lh_status read_window(reader *r, lh_error *err)
     }
 }
 
-/* Reads the number of experts, of experts per token, and their width from a
+/* Reads the expert count, of experts per token, and their width from a
  * Mixtral or gpt-oss config. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {

@@ -205,7 +205,7 @@ typedef struct lhi_job_link {
     const char *from, *to;
     lh_wan wan;
 } lhi_job_link;
-/* The keys of a link. Its context is a double, the default price per GB. */
+/* A link's keys. Its context is a double, the default price per GB. */
 extern const lhi_schema lhi_job_link_schema;
 
 /* Applies the framework preset of the job's export target (the program that

@@ -127,7 +127,7 @@ static lh_wan build_zone_link(const lh_datacenter *from,
                     .oversubscription = fmax(1, net->oversubscription)};
 }
 
-/* Fails with LH_EINPUT if a zone has the name of a datacenter without zones. */
+/* Fails with LH_EINPUT if a zone has a datacenter's name without zones. */
 static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
                              const lh_datacenter *dcs, uint32_t n,
                              lh_error *err)

@@ -341,7 +341,7 @@ void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b)
 
 /* --- job.sbatch ----------------------------------------------------------- */
 
-/* Returns the number of GPUs per node in the datacenters that the plan uses; 0
+/* Returns the GPU count per node in the datacenters that the plan uses; 0
  * if it differs between them. */
 static uint32_t count_gpus_per_node(const lhi_bundle *b)
 {

@@ -286,7 +286,7 @@ static lh_status connect_collectives(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* A message in the order of its link. */
+/* A message in its link's order. */
 typedef struct departure {
     uint32_t link, from, message;
     int64_t depart_ns;
@@ -478,8 +478,8 @@ static void put_run(chakra *c, uint32_t r)
     end_node(c, run->start_ns, run->end_ns);
 }
 
-/* Adds the size, the peer's rank in replica `replica` and the tag of message
- * `m` to the current trace node. */
+/* Adds the size, the peer's rank in replica `replica` and message `m`'s
+ * tag to the current trace node. */
 static void put_peers(chakra *c, uint32_t m, uint32_t replica)
 {
     const lh_trace_message *message = &c->trace->messages[m];

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-/* Adds a pattern such as "([1]*12+[0]*20)" over the layers of model `m`: 1 for
+/* Adds a pattern such as "([1]*12+[0]*20)" over model `m`'s layers: 1 for
  * each layer for which is_one() is true, as runs of equal layers. */
 static void put_layer_pattern(lhi_text *out, const lh_model *m,
                               bool is_one(const lh_model *m, uint32_t layer))

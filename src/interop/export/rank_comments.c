@@ -109,7 +109,7 @@ static uint32_t find_datacenter(const lh_site_group *group, uint32_t stage)
 }
 
 /* Appends the ranks of a group of replicas to the run, one replica after
- * another, by the datacenter of each stage; `gpus`: ranks per stage. */
+ * another, by each stage's datacenter; `gpus`: ranks per stage. */
 static void add_group_ranks(rank_run *r, const lh_site_group *group,
                             uint64_t gpus)
 {

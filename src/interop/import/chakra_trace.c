@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and replaying execution traces of MLCommons Chakra (et_def.proto of
- * mlcommons/chakra 0.0.4). Longest paths over the nodes of all ranks, by
+ * mlcommons/chakra 0.0.4). Longest paths over all ranks' nodes, by
  * topological order; receives follow their sends, and collectives of a group
  * start together. */
 #include "base/arena.h"

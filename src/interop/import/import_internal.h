@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importing other programs' configuration as jobs. Input: Megatron-LM's
  * arguments, torchtitan's options or TOML, DeepSpeed's JSON, or the YAML of
- * NeMo and Megatron-Bridge. Output: the text of a job with the same model,
+ * NeMo and Megatron-Bridge. Output: a job's text with the same model,
  * training and layout, and notes about input that the job does not represent.
  *
  *     command_line.c          a command line as words

@@ -15,7 +15,7 @@ typedef enum lhi_arity {
     LHI_ARITY_SOME, /* up to the next argument */
 } lhi_arity;
 
-/* The treatment of an argument without a counterpart in the job. */
+/* An argument's treatment without a counterpart in the job. */
 typedef enum lhi_argument_kind {
     LHI_ARGUMENT_UNKNOWN, /* not one of Megatron-LM's */
     LHI_ARGUMENT_READ,    /* has a counterpart */

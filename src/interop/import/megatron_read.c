@@ -127,7 +127,7 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
 
 /* --- lookup --------------------------------------------------------------- */
 
-/* Returns the index of an argument, by its name without dashes, in the table of
+/* Returns an argument's index, by its name without dashes, in the table of
  * supported arguments; LHI_N_ARGS: not in the table. */
 static uint32_t find_row(const char *name)
 {

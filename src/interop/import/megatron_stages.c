@@ -74,7 +74,7 @@ static uint32_t read_repeat_count(const char **at)
 }
 
 /* Adds to `s` the letters of a layout string from `at` up to `end` (NULL: up to
- * the end of the string), each as often as its repeat count gives: "t*3" adds
+ * the string's end), each as often as its repeat count gives: "t*3" adds
  * three decoder layers. Stops at the first error and stores it in s->wrong. */
 static void add_letters(stages *s, const char *at, const char *end)
 {
@@ -156,7 +156,7 @@ static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,
 
 /* --- hybrid models --- */
 
-/* Reads the layers of each stage from the '|' in a hybrid model's pattern.
+/* Reads each stage's layers from the '|' in a hybrid model's pattern.
  * LH_EINPUT: their number is not a multiple of the ranks. */
 static lh_status read_pattern_stages(const lhi_megatron *m,
                                      lhi_imported_job *in, stages *s,
@@ -260,7 +260,7 @@ static lh_status fail_unequal_split(const lhi_megatron *m,
                                   : "");
 }
 
-/* Computes the layers of each stage from the rank and virtual stage counts, and
+/* Computes each stage's layers from the rank and virtual stage counts, and
  * from the layers of the first and last rank. LH_EINPUT: the division is
  * uneven. */
 static lh_status compute_stages(const lhi_megatron *m, lhi_imported_job *in,

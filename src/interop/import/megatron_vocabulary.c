@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vocabulary size, which Megatron-LM takes from its tokenizer. The
- * tokenizer's files are not read; its size follows from the given size, the
- * name of its model, its type, or a default, in this order.
+ * tokenizer's files are not read; its size follows from the given size, its
+ * model's name, its type, or a default, in this order.
  *
  * Sources: vocab_size of the models' config.json on huggingface.co; for types,
  * megatron/core/tokenizers of core 0.20. */

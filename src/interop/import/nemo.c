@@ -203,7 +203,7 @@ typedef struct converter {
 } converter;
 
 /* Appends a word to the Megatron-LM command line that is being built, with
- * `line`, the line of the key from which it comes. */
+ * `line`, the key's line from which it comes. */
 static lh_status add_word(converter *c, const char *text, uint32_t line,
                           lh_error *err)
 {

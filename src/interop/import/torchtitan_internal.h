@@ -25,7 +25,7 @@ typedef enum lhi_titan_type {
     LHI_TITAN_ANY,
 } lhi_titan_type;
 
-/* The treatment of a key without a counterpart in the job. */
+/* A key's treatment without a counterpart in the job. */
 typedef enum lhi_titan_kind {
     LHI_TITAN_IGNORED,   /* no effect on cost */
     LHI_TITAN_NOTED,     /* accepted; `why`: how it is costed */

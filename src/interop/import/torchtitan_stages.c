@@ -164,7 +164,7 @@ static const char *count_stage_layers(const char *list, bool first, bool last,
                            "last stage";
 }
 
-/* Reads the layers of each stage from the module lists per stage.
+/* Reads each stage's layers from the module lists per stage.
  * LH_EINPUT or LH_EUNSUPPORTED: the lists do not match the model. */
 static lh_status read_listed_stages(const lhi_titan *t, lhi_imported_job *in,
                                     uint32_t *layers, lh_error *err)

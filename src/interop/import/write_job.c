@@ -495,7 +495,7 @@ static void add_name_list(lhi_text *text, const char *before,
     lhi_text_fini(&all);
 }
 
-/* Adds the beginning of the job: comments on its source, notes and ignored
+/* Adds the job's beginning: comments on its source, notes and ignored
  * keys, and the format's version. */
 static void add_head(writer *w)
 {

@@ -620,7 +620,7 @@ static lh_status read_transceivers(reader *r)
 }
 
 /* Reads channels, elements, lines and transceivers from the two parsed
- * documents, and computes the noise of all lines. */
+ * documents, and computes all lines' noise. */
 static lh_status read_documents(reader *r)
 {
     r->out->gn = LHI_NEW(r->mem, lhi_gn, 1);

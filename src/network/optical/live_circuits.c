@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The circuits of a run: occupied, released, cut and restored. */
+/* A run's circuits: occupied, released, cut and restored. */
 #include "network/optical/simulation_internal.h"
 
 #include <stdlib.h>
@@ -209,7 +209,7 @@ static void add_outage(lhi_live_run *r, uint32_t cable)
                                              .up_ns = -1};
 }
 
-/* Sets the end of circuit `c` to now in the recorded iteration, because a cable
+/* Sets circuit `c`'s end to now in the recorded iteration, because a cable
  * on its path is cut. */
 static void cut_record(lhi_live_run *r, const lhi_circuit *c)
 {

@@ -152,7 +152,7 @@ lh_status lhi_topology_parse(const char *text, size_t len, const char *name,
 /* Returns the id that a node has in the topology file. */
 int64_t lhi_topology_node_id(const lh_topology *topology, uint32_t node);
 
-/* Returns the index of the node with this id in the topology file; LH_NONE: no
+/* Returns the node's index with this id in the topology file; LH_NONE: no
  * such node. */
 uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
 

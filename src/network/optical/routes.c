@@ -23,7 +23,7 @@ typedef struct finder {
     lhi_heap heap;
 } finder;
 
-/* Computes the distance of every node to `root`, in metres, without passing
+/* Computes every node's distance to `root`, in metres, without passing
  * nodes that the finder has closed (Dijkstra's algorithm). Returns false on
  * allocation failure. */
 static bool compute_distances(finder *f, uint32_t root)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the state of a run. */
+/* Builds a run's state. */
 #include "network/optical/deadlines.h"
 #include "network/optical/simulation_internal.h"
 
@@ -83,7 +83,7 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the record of an iteration with `n` tasks, for figures. */
+/* Allocates an iteration's record with `n` tasks, for figures. */
 static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
 {
     rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);

@@ -252,7 +252,7 @@ static lh_status get_seconds(lhi_keys_reader *r, const lhi_node *map,
 }
 
 /* Returns the number of cables between nodes a and b; *cable: the one at
- * position `index` among them, in the order of the file. */
+ * position `index` among them, in the file's order. */
 static uint32_t count_links(const lh_topology *t, uint32_t a, uint32_t b,
                             uint32_t index, uint32_t *cable)
 {

@@ -12,7 +12,7 @@ enum { MAX_ITERATION_FACTOR = 100 };
 #define MAX_TIME_NS (INT64_C(1) << 62)
 
 /* Returns the device's next W pass (weight gradient), to fill the time in which
- * the device waits for the message of task `m`. LH_NONE: none is ready, or the
+ * the device waits for task `m`'s message. LH_NONE: none is ready, or the
  * message is known to arrive before the pass would end. */
 static uint32_t find_fill(const lhi_live_run *r, lhi_live_job *j,
                           uint32_t device, uint32_t m)

@@ -336,8 +336,8 @@ static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
 }
 
 /* Adds seed `i` to *out: the end of its last message, the mean rate of its
- * senders, and its counters. The caller divides the sums by the number of
- * seeds. */
+ * senders, and its counters. The caller divides the sums by the seed
+ * count. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {
     const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];

@@ -20,7 +20,7 @@ typedef struct lhi_elastic_kinds {
     uint32_t n;
 } lhi_elastic_kinds;
 
-/* Lists the operations of a typical layer (in the middle of the model) that the
+/* Lists the operations of a typical layer (in the model's middle) that the
  * backward pass can recompute, with time and bytes saved. */
 lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
                                  lhi_elastic_kinds *out, lh_error *err);

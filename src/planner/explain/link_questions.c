@@ -74,7 +74,7 @@ static lh_status fill_rates(const lhi_link_advisor *a, lh_advice_option *o,
 }
 
 /* Computes a GPU's time for sending its messages and collectives over the link
- * per iteration, in seconds, from the rates of option `o`. */
+ * per iteration, in seconds, from option `o`'s rates. */
 static double compute_sending_s(const lhi_link_advisor *a,
                                 const lh_advice_option *o)
 {

@@ -161,7 +161,7 @@ static const char *get_end_name(const lh_job *job, uint32_t at)
 /* Capacity for a link's name, in bytes. */
 enum { LINK_NAME = 256 };
 
-/* Formats the name of the link between a pair of datacenters: "A>B". Links
+/* Formats the link's name between a pair of datacenters: "A>B". Links
  * between zones of one datacenter have the zones' names. */
 static void format_link_name(const lh_job *job, uint32_t pair,
                              char name[LINK_NAME])

@@ -60,7 +60,7 @@ lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
     return LH_OK;
 }
 
-/* Returns the cache index for the cost of chunk `chunk` if its layers are first
+/* Returns the cache index for chunk `chunk`'s cost if its layers are first
  * .. first + layers - 1; others may have the same index. */
 static uint32_t compute_entry_index(uint32_t chunk, uint32_t first,
                                     uint32_t layers)

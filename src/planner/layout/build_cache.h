@@ -23,7 +23,7 @@ lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
  * it is not in the cache. */
 bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk,
                                uint32_t first, uint32_t layers, lh_cost *out);
-/* Stores the cost of a chunk with `layers` layers from `first` on in the cache;
+/* Stores a chunk's cost with `layers` layers from `first` on in the cache;
  * may replace another entry. */
 void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
                               uint32_t first, uint32_t layers,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pipeline's chunks: their slices of the model, with times and memory by the
- * cost model, the worst of all datacenters with replicas. */
+ * cost model, all datacenters' worst with replicas. */
 #include "planner/layout/build_internal.h"
 
 #include "planner/layout/equivalence.h"

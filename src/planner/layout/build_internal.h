@@ -44,7 +44,7 @@ int64_t lhi_cost_state_bytes(const lh_cost *cost);
 /* Adds the bytes of a chunk's weights, gradients and optimizer state to its
  * device's memory parts. */
 void lhi_memory_add_state(const lh_cost *cost, lh_plan_memory *to);
-/* Sets the memory of all chunks, and limits[stage], for replicas with unequal
+/* Sets all chunks' memory, and limits[stage], for replicas with unequal
  * microbatches: those of the datacenter where the fewest microbatches'
  * activations fit. */
 void lhi_layout_builder_set_memory(lhi_layout_builder *b, int64_t *limits);

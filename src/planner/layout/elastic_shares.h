@@ -11,7 +11,7 @@ typedef struct lhi_chunk_sharded {
     int64_t gather_ns, scatter_ns;
 } lhi_chunk_sharded;
 
-/* Computes the times of every chunk to gather parameters and reduce gradients
+/* Computes every chunk's times to gather parameters and reduce gradients
  * layer by layer, in ns. */
 lh_status lhi_layout_compute_sharded_times(const lh_job *job,
                                            const lhi_config *config,

@@ -12,7 +12,7 @@
 /* A rate 1 % below the link's is no limit worth a message. */
 static const double CLOSE_RATIO = 0.99;
 
-/* Finds the index of a datacenter by name, or of a datacenter's first zone with
+/* Finds a datacenter's index by name, or of a datacenter's first zone with
  * this name, into *out. Returns false if there is none. */
 static bool find_site(const lh_job *job, const char *name, uint32_t *out)
 {

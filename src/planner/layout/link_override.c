@@ -204,7 +204,7 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Copies latency and transfer time from the link of pipeline `after` with the
+/* Copies latency and transfer time from pipeline `after`'s link with the
  * same two devices. */
 static void replace_link_time(lh_link *link, const lh_pipeline *after)
 {

@@ -144,7 +144,7 @@ typedef struct part_gpus {
     uint64_t first; /* first GPU */
     uint64_t
         in_a_block;   /* GPUs from a replica or stage to the next of a block */
-    uint64_t spacing; /* GPUs from the start of a block to the next */
+    uint64_t spacing; /* GPUs from a block's start to the next */
     uint64_t end;     /* after the last GPU */
     bool shifted;     /* at other GPUs than with dense packing */
 } part_gpus;
@@ -297,7 +297,7 @@ static bool have_same_datacenters(const placement_builder *p, uint32_t s,
     return true;
 }
 
-/* Lists the datacenters of stage `s` with their replica count, in the job's
+/* Lists stage `s`'s datacenters with their replica count, in the job's
  * order. */
 static lh_status find_stage_placement(placement_builder *p, uint32_t s,
                                       lhi_stage_placement *out, lh_error *err)

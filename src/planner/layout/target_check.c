@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of each target. Sources: Megatron-LM's
+/* Each target's rules. Sources: Megatron-LM's
  * megatron/training/arguments.py, megatron/core/parallel_state.py,
  * transformer/transformer_config.py, pipeline_parallel/schedules.py and
  * distributed/fsdp/ (core 0.16.1); torchtitan 0.3.0's config/configs.py and

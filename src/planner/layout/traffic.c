@@ -117,7 +117,7 @@ typedef struct ring {
 } ring;
 
 /* Adds the bytes of `rings` rings over the n datacenters at[], each ring
- * reducing a buffer of `bytes`, to the traffic of neighbouring datacenters. */
+ * reducing a buffer of `bytes`, to neighbouring datacenters' traffic. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {

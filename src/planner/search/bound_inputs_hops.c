@@ -24,7 +24,7 @@ static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Adds `n` messages per microbatch to the count of the link between the
+/* Adds `n` messages per microbatch to the link's count between the
  * datacenters of ranks `from` and `to`; nothing if both are in one datacenter.
  */
 static void count_messages(lhi_bound_inputs *f, const lhi_rank_location *from,

@@ -301,7 +301,7 @@ static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
            a->rank_order == b->rank_order && a->packing == b->packing;
 }
 
-/* Returns a candidate's sort key for the order of the search, lowest first:
+/* Returns a candidate's sort key for the search's order, lowest first:
  * objective value if feasible, then those whose missing memory is known. */
 static int64_t rank_candidate(const lhi_layout_search *s,
                               const lhi_candidate *c)

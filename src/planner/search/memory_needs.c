@@ -326,7 +326,7 @@ static double halve_nodes(double low, double high)
     return floor((low + high) / 2);
 }
 
-/* Scales the nodes of all datacenters so that their greatest common divisor
+/* Scales all datacenters' nodes so that their greatest common divisor
  * becomes `parts`. A job with one node has no fabric; its node link is used,
  * because links do not change the memory. */
 static void set_nodes(const lh_job *job, double parts, lh_job *out,

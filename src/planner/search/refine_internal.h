@@ -56,7 +56,7 @@ lh_status lhi_refinement_improve_known(lhi_refinement *r,
                                        const lhi_best_per_value *heads,
                                        char *why, size_t room, lh_error *err);
 
-/* Updates the text of the plan on its optimality (`why`: text of the schedule's
+/* Updates the plan's text on its optimality (`why`: text of the schedule's
  * bound, or "") and those of its alternatives on their difference from the
  * plan, if the refinement changed the plan. */
 lh_status lhi_refinement_finish(lhi_refinement *r, const char *why,

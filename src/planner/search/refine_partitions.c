@@ -6,7 +6,7 @@
  * fastest of them. An improvement starts the next round; without one the effort
  * of each solve grows.
  *
- * The search ends when the plan is within the tolerance of its bound, or when
+ * The search ends when the plan is within its bound's tolerance, or when
  * the work is spent. It starts with a part of the plan's work. Each time that
  * is spent, as much again is added if it improved the plan by the tolerance, up
  * to all of the plan's work: a plan is not left while doubling the work pays.
@@ -210,7 +210,7 @@ find_next_to_expand(const lhi_partition_refinement *m)
     return best;
 }
 
-/* Collects the neighbours of partition `layers`: all partitions if there are
+/* Collects partition `layers`'s neighbours: all partitions if there are
  * few; otherwise those one move away, then those around the least bounds. */
 static lh_status collect_neighbours(lhi_partition_refinement *m,
                                     uint32_t *layers, lh_error *err)

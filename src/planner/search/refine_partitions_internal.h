@@ -60,12 +60,12 @@ typedef struct lhi_partition_refinement {
 /* Subtracts `work` from the remaining budget m->left, down to 0. */
 void lhi_partition_refinement_spend(lhi_partition_refinement *m, uint64_t work);
 
-/* Checks whether the caller asks to stop, or the plan is within the tolerance
- * of its bound. */
+/* Checks whether the caller asks to stop, or the plan is within its bound's
+ * tolerance. */
 bool lhi_partition_refinement_is_done(const lhi_partition_refinement *m);
 
 /* Checks whether the work is spent, the caller asks to stop, or the plan is
- * within the tolerance of its bound. */
+ * within its bound's tolerance. */
 bool lhi_partition_refinement_is_over(const lhi_partition_refinement *m);
 
 /* Improves a layer partition of the base by iterated local search under one

@@ -230,7 +230,7 @@ static void add_part_to_slope(slope *s, double bytes, double ns)
         s->mean = fmax(s->mean, s->area / s->held);
 }
 
-/* Returns the time of a message from a chunk to the next one, or with `back` of
+/* Returns a message's time from a chunk to the next one, or with `back` of
  * its gradient, in ns. */
 static double get_hop_ns(const lhi_bound_case *c, uint32_t chunk, bool back)
 {

@@ -93,7 +93,7 @@ static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
 }
 
 /* Fails with LH_EINFEASIBLE: layouts fit in memory but no schedule works on
- * them; the message has the reason of layout `c`. */
+ * them; the message has layout `c`'s reason. */
 static lh_status fail_schedules(const lhi_layout_search *s,
                                 const lhi_candidate *c, lh_error *err)
 {
@@ -435,7 +435,7 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
     return c != best && lhi_configs_are_equal(&there, &c->config);
 }
 
-/* Lists the alternatives of the plan, sorted by the objective, with the reasons
+/* Lists the plan's alternatives, sorted by the objective, with the reasons
  * why they are not the plan. `best`: the best candidate; `first`: the plan's
  * layout and results, other than `best` only if an elastic plan is better. */
 static lh_status list_alternatives(lhi_layout_search *s,

@@ -345,7 +345,7 @@ static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
     return LH_OK;
 }
 
-/* Adds `change` to nodes[i], the nodes of datacenter i, if the result is within
+/* Adds `change` to nodes[i], datacenter i's nodes, if the result is within
  * the datacenter's range; false otherwise. */
 static bool change_nodes(const lhi_size_search *s, uint32_t *nodes, uint32_t i,
                          int64_t change)
@@ -715,7 +715,7 @@ static lh_status set_options(lhi_size_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Searches the sizes of job `given`: sets its prices by the options (*priced),
+/* Searches job `given`'s sizes: sets its prices by the options (*priced),
  * plans sizes and fills the result. */
 static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
                      lh_error *err)

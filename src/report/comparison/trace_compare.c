@@ -100,7 +100,7 @@ static lh_status sort_pair(const void *p, uint32_t n_p, const void *m,
     return LH_OK;
 }
 
-/* Matches the runs of both traces by pass, and sums the differences and the
+/* Matches both traces' runs by pass, and sums the differences and the
  * numbers of unmatched runs. */
 static lh_status match_runs(const lh_trace *p, const lh_trace *m,
                             lh_trace_difference *d, lh_error *err)
@@ -123,7 +123,7 @@ static lh_status match_runs(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
-/* Matches the messages of both traces by their passes, and sums their times
+/* Matches both traces' messages by their passes, and sums their times
  * from ready to arrival. */
 static lh_status match_messages(const lh_trace *p, const lh_trace *m,
                                 lh_trace_difference *d, lh_error *err)

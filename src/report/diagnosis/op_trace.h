@@ -6,7 +6,7 @@
 #include "report/diagnosis/gzip_stream.h"
 #include "report/diagnosis/op_rows.h"
 
-/* Adds the operations of a trace to `rows` as those of step `step`. Its
+/* Adds a trace's operations to `rows` as those of step `step`. Its
  * receives count as pre-posted. */
 lh_status lhi_op_trace_read(lhi_gzip_stream *zip, const char *name,
                             uint64_t step, lhi_rows *rows, lh_error *err);

@@ -124,7 +124,7 @@ lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
  * the number 0. LH_EINPUT: a name in the map matched no range, or the map lacks
  * a rank. */
 lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
-/* Adds the operations of all ranks to `rows`, step by step, after
+/* Adds all ranks' operations to `rows`, step by step, after
  * lhi_profiler_check_map(). */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);

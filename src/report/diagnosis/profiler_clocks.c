@@ -104,7 +104,7 @@ static lh_status apply_messages(clocks *c, lh_error *err)
 }
 
 /* Returns the index of the rank's next collective over a stage's replicas, from
- * index `i` on; the number of operations if there is none. */
+ * index `i` on; the operation count if there is none. */
 static size_t find_next_collective(const lhi_profiled_rank *r, size_t i)
 {
     while (i < r->n_ops && r->ops[i].op != LHI_OP_REDUCE_SCATTER &&

@@ -37,8 +37,8 @@ void lhi_file_events_fini(lhi_file_events *events);
  * and is_range. */
 lh_status lhi_profiler_add_operator(lhi_file_events *events, const char *name,
                                     lhi_cpu_op op, lh_error *err);
-/* Adds a profiler's named range from start_ns to end_ns to the events of file
- * `file` if its name is of interest (such as a pass, message or step). Counts
+/* Adds a profiler's named range from start_ns to end_ns to file `file`'s
+ * events if its name is of interest (such as a pass, message or step). Counts
  * an unknown pipeline range as a defect. */
 lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
                                  const char *file, const char *name,

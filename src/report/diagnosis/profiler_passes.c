@@ -200,7 +200,7 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     f->end_ns = find_forward_end(s, f, last);
 }
 
-/* Sets backward pass `back`'s start to the end of the message before it, unless
+/* Sets backward pass `back`'s start to the message's end before it, unless
  * one of the n passes `forward` ends there or the pass has GPU kernels, which
  * give its times. */
 static void time_backward_pass(const step_passes *s,

@@ -359,7 +359,7 @@ static int compare_starts(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Computes the start of each step: the time at which its first operation starts
+/* Computes each step's start: the time at which its first operation starts
  * on any rank. *out: n_out entries sorted by step; release with free(). */
 static lh_status find_starts(const lhi_profiler *p, step_start **out,
                              size_t *n_out, lh_error *err)

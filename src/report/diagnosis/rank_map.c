@@ -16,7 +16,7 @@ static const struct {
 } places[] = {{"{chunk}", offsetof(lhi_name_numbers, chunk)},
               {"{microbatch}", offsetof(lhi_name_numbers, microbatch)},
               {"{step}", offsetof(lhi_name_numbers, step)}};
-/* Number of placeholders. */
+/* Placeholder count. */
 enum { N_PLACES = sizeof places / sizeof *places };
 
 /* Returns the placeholder at the start of `pattern`; N_PLACES if there is none.

@@ -113,7 +113,7 @@ static json_t *make_escaped_string(const char *text)
 }
 
 /* Builds the JSON list of the recording's defects: for each kind of defect the
- * number of occurrences, and the description of the first one. */
+ * occurrence count, and the description of the first one. */
 static json_t *defects_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();

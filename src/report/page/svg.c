@@ -470,7 +470,7 @@ static void add_track(picture *p, int32_t y, int32_t height)
                     LEFT, (int)y, (int)p->plot, (int)height);
 }
 
-/* Draws the label of a pass at `y` (px): its name or, if that is too wide, its
+/* Draws a pass's label at `y` (px): its name or, if that is too wide, its
  * microbatch; none if that does not fit either. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {

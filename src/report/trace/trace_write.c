@@ -370,7 +370,7 @@ static void add_tracks(writer *w)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Ends a slice with its args: the fields of the struct at `it`, as schema
+/* Ends a slice with its args: the struct's fields at `it`, as schema
  * `table` describes them. */
 static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {

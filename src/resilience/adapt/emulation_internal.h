@@ -13,8 +13,8 @@
 #include "resilience/adapt/migration.h"
 #include "schedule/simulator/jitter_samples.h"
 
-/* An assignment of hosts and layers for part of the run, with the pipelines of
- * all states under it. */
+/* An assignment of hosts and layers for part of the run, with all states'
+ * pipelines under it. */
 typedef struct lhi_emulation_assignment {
     uint32_t *hosts;        /* per place; NULL: the initial hosts */
     uint32_t *layer_counts; /* layers per chunk; NULL: the initial ones */
@@ -103,7 +103,7 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                                     lh_data_path path, const bool *links,
                                     uint32_t spot, lh_error *err);
 /* Appends an assignment of hosts and layers, which versions refer to by number:
- * `hosts` gives the host of each place, `numbers` the layers of each chunk;
+ * `hosts` gives the host of each place, `numbers` each chunk's layers;
  * NULL: the initial ones. Builds no pipelines yet. */
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,

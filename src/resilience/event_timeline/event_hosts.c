@@ -39,7 +39,7 @@ static bool parse_pair(const char *name, uint32_t n_hosts, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
-/* Sets *out to the index of the link from host `from` to host `to` in
+/* Sets *out to the link's index from host `from` to host `to` in
  * c->host_links; appends the link if it is new. */
 static lh_status get_link_index(lh_event_timeline *c, uint32_t from,
                                 uint32_t to, uint32_t *out, lh_error *err)

@@ -24,7 +24,7 @@ static int64_t add_times(int64_t a, int64_t b)
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
 }
 
-/* Multiplies the times of all passes on the event's device by the slowdown
+/* Multiplies all passes' times on the event's device by the slowdown
  * factor of event `e`. */
 static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
 {

@@ -19,7 +19,7 @@ typedef struct lhi_clock_offset {
     double outlier_sum;
 } lhi_clock_offset;
 
-/* Updates the estimate with one iteration, and returns the offset of clock b
+/* Updates the estimate with one iteration, and returns clock b's offset
  * from clock a in ns. `there`, `back`: the smallest excess delay (measured by
  * uncorrected clocks, minus expected) of a message from a to b and from b to a.
  * Ignores single outliers. */

@@ -70,7 +70,7 @@ static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
 }
 
 /* Appends the pairs of hosts with a slow link, and their traffic, to the
- * explanation `why`; if there are many, only the number of pairs. */
+ * explanation `why`; if there are many, only the pair count. */
 static void add_links(const lh_host_placement *s,
                       const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)

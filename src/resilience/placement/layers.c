@@ -132,7 +132,7 @@ static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
     k->reduce_scatter_ns = multiply(k->reduce_scatter_ns, s.all);
 }
 
-/* Fails with LH_EINVAL unless numbers[c], the layers of chunk c, are at least 1
+/* Fails with LH_EINVAL unless numbers[c], chunk c's layers, are at least 1
  * and have the initial total. */
 static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
                                lh_error *err)

@@ -5,7 +5,7 @@
 
 #include <longhaul/experimental/host_placement.h>
 
-/* Returns the number of hosts: devices times replicas. */
+/* Returns the host count: devices times replicas. */
 uint32_t lhi_host_placement_n_hosts(const lh_host_placement *places);
 
 /* Returns the link without slowdowns between hosts `from` and `to` at their

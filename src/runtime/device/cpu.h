@@ -238,7 +238,7 @@ typedef struct lhi_cpu_chunk {
     lhi_storage_block *free_blocks;
 } lhi_cpu_chunk;
 
-/* Distribution of the expert-parallel ranks over nodes: the number of nodes, of
+/* Distribution of the expert-parallel ranks over nodes: the node count, of
  * ranks on this node, and of source ranks whose rows this rank relays, itself
  * included (cpu_node_dispatch.h). */
 typedef struct lhi_cpu_node_topology {
@@ -327,7 +327,7 @@ typedef struct lhi_cpu {
     uint32_t sequence, whole_sequence, microbatch, t, n_microbatches;
     /* sequences per step over all replicas, and over the earlier ones */
     uint64_t step_sequences, first_sequence;
-    /* Context parallelism: this rank's index, the number of ranks, and the
+    /* Context parallelism: this rank's index, the rank count, and the
      * tokens per local piece (half the rank's share of a sequence; all of it
      * when alone). */
     uint32_t context_rank, n_context_ranks, piece;

@@ -194,7 +194,7 @@ static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
         (int)lhi_cpu_ring_width(cpu), false, cpu->scores, (int)cpu->sequence);
 }
 
-/* Applies dropout to the scores of block `m`, or to their gradients, in place.
+/* Applies dropout to block `m`'s scores, or to their gradients, in place.
  * */
 static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
                                 float *scores)

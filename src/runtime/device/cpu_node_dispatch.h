@@ -31,7 +31,7 @@ struct lhi_cpu_node_dispatch {
     float *copies;  /* [...][h + 1], ordered by the expert's local rank */
 };
 
-/* Computes the number of nodes, the ranks on this rank's node, and the ranks
+/* Computes the node count, the ranks on this rank's node, and the ranks
  * that it relays for. All 0 if there is one node: each row is then sent
  * directly to each expert (cpu_hierarchical_all_to_all.c). */
 lhi_cpu_node_topology

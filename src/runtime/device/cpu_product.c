@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large products in fp32 are calls for slices of the result, which the rank's
  * threads share. The slices depend on the shape alone, so the bits do not
- * depend on the number of threads. Products in bf16 are computed block by
+ * depend on the thread count. Products in bf16 are computed block by
  * block, so that rounded copies of the operands need a fixed amount of memory:
  * a block of a, one of b, and one of the result. OpenBLAS multiplies the
  * rounded blocks in fp32. Blocks depend on the shape alone, so results are

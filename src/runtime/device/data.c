@@ -130,7 +130,7 @@ static lh_status open_item(lhi_data *data, const char *item, uint32_t n,
                     path ? path : item, o, err);
 }
 
-/* Splits a list at its semicolons in place; returns the number of items, which
+/* Splits a list at its semicolons in place; returns the item count, which
  * are NUL-terminated and follow one another. */
 static uint32_t split_items(char *list)
 {

@@ -32,7 +32,7 @@ typedef struct lhi_data_options {
     uint32_t vocab;        /* model's vocabulary; larger tokens are rejected */
     uint32_t sequence;     /* tokens per window */
     uint32_t look_ahead;   /* additional tokens read after a window */
-    /* Share of the tokens, from the end of each sequence, reserved for
+    /* Share of the tokens, from each sequence's end, reserved for
      * validation; 0 <= share < 1. 0: none. */
     double validation;
     /* Files for validation instead, separated by ';'; NULL: none. */
@@ -57,8 +57,8 @@ uint64_t lhi_data_n_tokens(const lhi_data *data);
 lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,
- * with `validation` 1, the validation part. In a mixture the windows of all
- * sequences, though not all of them occur in as many samples. */
+ * with `validation` 1, the validation part. In a mixture all sequences'
+ * windows, though not all of them occur in as many samples. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
 /* Fills tokens[0..sequence + ahead], one token more than the window and the

@@ -126,7 +126,7 @@ typedef struct lhi_device_part_hooks {
                            float **room, lh_error *err);
     void (*scatter)(void *context, uint32_t chunk, uint32_t part,
                     uint32_t microbatch);
-    /* Reports the end of a pass. */
+    /* Reports a pass's end. */
     lh_status (*ended)(void *context, const lh_pass *pass, lh_error *err);
 } lhi_device_part_hooks;
 

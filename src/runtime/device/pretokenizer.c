@@ -77,7 +77,7 @@ static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
 }
 
 /* Returns the length of an English contraction's end, such as 's or 've, at the
- * start of the text; 0: none. `any_case`: also in capitals, and with a long s.
+ * text's start; 0: none. `any_case`: also in capitals, and with a long s.
  * */
 static size_t find_contraction(const char *text, size_t len, bool any_case)
 {
@@ -132,7 +132,7 @@ static bool is_line_end(unsigned char byte)
 }
 
 /* Returns the end of the run of at most `most` digits (numeric characters) at
- * the start of a text. */
+ * a text's start. */
 static size_t find_numbers(const unsigned char *p, size_t len, int most)
 {
     size_t at = 0, size;

@@ -54,8 +54,8 @@ typedef struct mean_times {
     double f, d, w, latency, transfer;
 } mean_times;
 
-/* Computes the mean times, in ms, of F, D and W over the chunks of pipeline
- * `p`, and of latency and transfer over its links. */
+/* Computes the mean times, in ms, of F, D and W over pipeline `p`'s
+ * chunks, and of latency and transfer over its links. */
 static mean_times compute_means(const lh_pipeline *p)
 {
     mean_times m = {0};

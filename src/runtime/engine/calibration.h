@@ -3,7 +3,7 @@
  * by those of an iteration, measured on these devices and links.
  *
  * Predicted duration of an iteration with calibrated times: the simulated one,
- * at least the time that the processors need for the passes of all ranks, plus
+ * at least the time that the processors need for all ranks' passes, plus
  * the overhead of the measured iteration (optimizer, sums over ranks). If the
  * measured iteration took less than its simulation, which has the slowest
  * replica's time of every pass, predictions are shorter by the same factor. */

@@ -79,7 +79,7 @@ static bool emulates_copies(const lhi_delegated_path *d)
     return d->rank->o.hooks == NULL;
 }
 
-/* Waits for the end of a copy to or from host memory that could start at
+/* Waits for a copy's end to or from host memory that could start at
  * from_ns, and returns its end: now or, on the timed device, after the modelled
  * duration staging_ns. Called without the lock. */
 static int64_t finish_copy(queue *q, int64_t from_ns, int64_t staging_ns)

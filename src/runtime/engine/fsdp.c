@@ -346,8 +346,8 @@ static lh_status provide_gradients(void *of, uint32_t chunk, uint32_t part,
     return status;
 }
 
-/* Checks whether the pipeline model has a reduce-scatter of the chunk at the
- * end of an iteration, so that the chunk's last one counts as that one. */
+/* Checks whether the pipeline model has a reduce-scatter of the chunk at an
+ * iteration's end, so that the chunk's last one counts as that one. */
 static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
@@ -384,7 +384,7 @@ static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Device hook at the end of a pass: waits for the pass's collectives, except
+/* Device hook at a pass's end: waits for the pass's collectives, except
  * the last reduce-scatter if the pipeline models it separately. */
 static lh_status end_pass(void *of, const lh_pass *pass, lh_error *err)
 {

@@ -3,7 +3,7 @@
  * arXiv:2304.11277). This is ZeRO 2 and 3 without separate operations in the
  * pipeline. A pass gathers a layer's parameters while it computes the previous
  * layer, and reduce-scatters its gradients while it computes the next one. All
- * communications complete by the end of the pass. At most two parts of
+ * communications complete by the pass's end. At most two parts of
  * parameters and two of gradients are resident. */
 #ifndef LHI_RUNTIME_ENGINE_FSDP_H
 #define LHI_RUNTIME_ENGINE_FSDP_H

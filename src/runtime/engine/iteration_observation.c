@@ -238,7 +238,7 @@ static void add_link_times(lhi_iteration_observation *s, uint32_t copy,
     }
 }
 
-/* Merges the messages of all replicas: keeps, of each message, the replica's
+/* Merges all replicas' messages: keeps, of each message, the replica's
  * with the longest time on the link. If ranks read different clocks, uses the
  * first replica only. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
@@ -271,7 +271,7 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
-/* Merges the passes of all replicas: keeps each pass's longest duration. */
+/* Merges all replicas' passes: keeps each pass's longest duration. */
 static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts)
 {

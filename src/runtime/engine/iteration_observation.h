@@ -32,7 +32,7 @@ lh_status lhi_iteration_observation_make(const lhi_job *job,
 /* Frees the observation buffers; NULL is allowed. */
 void lhi_iteration_observation_free(lhi_iteration_observation *observation);
 
-/* Merges the measurements of all ranks under execution plan `exec` into one
+/* Merges all ranks' measurements under execution plan `exec` into one
  * observed iteration `step`. *out is borrowed until the next call. */
 lh_status lhi_iteration_observation_merge(
     lhi_iteration_observation *observation, const lh_exec *exec,

@@ -118,7 +118,7 @@ typedef enum lhi_job_launch_kind {
 
 /* Checks the memory before the start; `place`: how ranks are launched.
  * LH_ENOMEM: parameters, gradients, optimizer, the schedule's activations and
- * OpenBLAS buffers exceed the limits of the process, its control groups or the
+ * OpenBLAS buffers exceed the process's limits, its control groups or the
  * machine. `err` names the amounts and a remedy. */
 lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
                                lh_error *err);

@@ -215,7 +215,7 @@ static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank,
 
 /* --- receives --- */
 
-/* Returns the index of the pass before which the receive of pass `consumer`'s
+/* Returns the pass's index before which the receive of pass `consumer`'s
  * input is posted. Early: one pass before its message is produced; late: when
  * the rank reaches the consumer; or, in mode late-fd, before the W passes that
  * precede the consumer. */
@@ -469,8 +469,8 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     return build_instructions(l, rank, err);
 }
 
-/* Allocates the execution plan's tables; fills in the names of links, the rank
- * of each chunk, and the number of messages per link. */
+/* Allocates the execution plan's tables; fills in the names of links, each
+ * chunk's rank, and the message count per link. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
@@ -491,7 +491,7 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
-/* Builds the programs of all ranks from the simulated timeline. */
+/* Builds all ranks' programs from the simulated timeline. */
 static lh_status lower_all(lowering *l, lh_error *err)
 {
     lh_exec *x = l->x;

@@ -103,7 +103,7 @@ static int compare_messages(const void *a, const void *b)
     return (x->what > y->what) - (x->what < y->what);
 }
 
-/* Returns the number of queues, each with its own thread, that let every
+/* Returns the queue count, each with its own thread, that let every
  * delegated message be copied at once: the most messages whose copies would
  * overlap in one queue. `items`: the n messages of a lane (to or from one
  * rank), in order. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks before the start whether a training run fits into memory; otherwise a
- * shortage may show after hours, in the middle of a step. The count is a lower
+ * shortage may show after hours, in a step's middle. The count is a lower
  * bound, so passing the check is no guarantee. */
 #include "base/available_memory.h"
 #include "format/job/family.h"

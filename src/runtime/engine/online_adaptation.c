@@ -27,8 +27,8 @@ typedef struct rank_message {
     lhi_net_op op;
 } rank_message;
 
-/* One observed iteration: the step, the plan that it followed and the messages
- * of all ranks. */
+/* One observed iteration: the step, the plan that it followed and all ranks'
+ * messages. */
 typedef struct observed_step {
     uint64_t step;
     const lh_exec *exec;

@@ -139,7 +139,7 @@ static lh_status receive_from_member(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
-/* Sums the shards of all ranks at a datacenter over the datacenters, one shard
+/* Sums all ranks' shards at a datacenter over the datacenters, one shard
  * after the other, through the leader (member 0), which alone communicates with
  * other datacenters. `room`: the leader's buffer for n values. */
 static lh_status sum_by_leaders(const lhi_site_sums *s, float *values, size_t n,

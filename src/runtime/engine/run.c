@@ -31,7 +31,7 @@ static const struct {
     {"ucx", LHI_RANKS_LAUNCHED},
     {"tcp", LHI_RANKS_LAUNCHED},
 };
-/* Number of transports. */
+/* Transport count. */
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
 /* Returns the index of the transport called `name` in the table of transports;

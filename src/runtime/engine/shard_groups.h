@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shard groups among the ranks that sum a stage's gradients (LHI_GRID_DATA):
- * the ranks that shard one copy of the state, and the ranks of other sites with
+ * the ranks that shard one copy of the state, and other sites' ranks with
  * the same shard (lh_train_model.sites). With ZeRO 0 each rank is its own site.
  */
 #ifndef LHI_RUNTIME_ENGINE_SHARD_GROUPS_H

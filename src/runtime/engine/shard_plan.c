@@ -339,7 +339,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     return LH_OK;
 }
 
-/* Checks that the gradients of all chunks are reduce-scattered at the end. */
+/* Checks that all chunks' gradients are reduce-scattered at the end. */
 static lh_status check_end(const planner *l)
 {
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {

@@ -397,7 +397,7 @@ static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                : LH_OK;
 }
 
-/* Saves a checkpoint at the end of the run, unless the last step was saved;
+/* Saves a checkpoint at the run's end, unless the last step was saved;
  * rank 0. */
 static lh_status lead_save(lhi_run_worker *w, lh_error *err)
 {
@@ -409,7 +409,7 @@ static lh_status lead_save(lhi_run_worker *w, lh_error *err)
                         err);
 }
 
-/* Measures the links between stages for the profile at the end of the run,
+/* Measures the links between stages for the profile at the run's end,
  * also of a stopped one. */
 static lh_status lead_measurement(lhi_run_worker *w, lh_error *err)
 {

@@ -37,8 +37,8 @@ void lhi_training_set_times(lhi_training *t, const lh_pipeline *pipeline)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Waits until the communication thread has reduce-scattered the gradients of
- * all chunks; without a thread, reduces them here. */
+/* Waits until the communication thread has reduce-scattered all chunks'
+ * gradients; without a thread, reduces them here. */
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (t->sharded)

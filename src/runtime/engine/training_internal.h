@@ -68,7 +68,7 @@ struct lhi_training {
     lh_error err;
 };
 
-/* All-gathers the parameters of all chunks between two steps; emulated links
+/* All-gathers all chunks' parameters between two steps; emulated links
  * take their modelled time. `step`: for unique tags, above all steps. */
 lh_status lhi_training_gather_chunks(lhi_training *t, uint64_t step,
                                      lh_error *err);

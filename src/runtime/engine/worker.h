@@ -112,11 +112,11 @@ void lhi_run_worker_group_times(const lhi_run_worker *w,
 void lhi_run_worker_record_memory(lhi_run_worker *w,
                                   const lhi_rank_program *next,
                                   const lhi_migration_target *target);
-/* Compares the memory of all ranks with their enforced limits after a step and
+/* Compares all ranks' memory with their enforced limits after a step and
  * sets over_limit_rank. Collective; `turn`: number of this call. */
 lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
                                       lh_error *err);
-/* Gathers the memory of all ranks at the end of the run; rank 0 appends it to
+/* Gathers all ranks' memory at the run's end; rank 0 appends it to
  * `out`, by rank and kind. Collective. */
 lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
                                        lh_error *err);

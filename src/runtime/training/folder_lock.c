@@ -71,7 +71,7 @@ static char *format_owner(const owner *o)
     return text;
 }
 
-/* Copies the text of field `key` to `out` (`room` bytes), for printing and file
+/* Copies field `key`'s text to `out` (`room` bytes), for printing and file
  * names; false: missing, too long, or with characters other than letters,
  * digits and ._:-. */
 static bool copy_text(const json_t *root, const char *key, char *out,

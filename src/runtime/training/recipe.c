@@ -166,8 +166,8 @@ static lh_status check_value(const char *key, const json_t *written,
                     file, key, both[0], both[1], advice);
 }
 
-/* Checks that data, seed, batch and validation share in the description of a
- * checkpoint, `root`, equal this run's; a resumed run may not change them.
+/* Checks that data, seed, batch and validation share in a checkpoint's
+ * description, `root`, equal this run's; a resumed run may not change them.
  * LH_EINPUT: one differs. */
 static lh_status check_data(const lhi_recipe *r, const json_t *root,
                             const char *file, lh_error *err)

@@ -91,7 +91,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* Closes, in the process of rank `rank`, the sockets and pipes that belong to
+/* Closes, in rank `rank`'s process, the sockets and pipes that belong to
  * other ranks. */
 static void close_others(launcher *l, uint32_t rank)
 {
@@ -281,7 +281,7 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
         lhi_failure_set(&l->shared->failure, rank, c->text);
 }
 
-/* Reads the rest of a rank's report, waits for the end of its process, and
+/* Reads the rest of a rank's report, waits for its process's end, and
  * evaluates its exit status. */
 static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
 {

@@ -317,7 +317,7 @@ static lh_status exchange(const rail_setup *j, lh_error *err)
 
 /* Listens on the addresses of this rank's rails (parallel connections),
  * exchanges addresses with all peers, and opens all rails. streams[i] receives
- * the descriptor of the stream to rank i. */
+ * the stream's descriptor to rank i. */
 static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {

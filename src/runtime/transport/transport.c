@@ -17,7 +17,7 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Records the failure of rank `rank`, reported by rank `from` (is_loss: the
+/* Records rank `rank`'s failure, reported by rank `from` (is_loss: the
  * rank was lost), with the message `text`; keeps only the first failure of a
  * run. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,

@@ -198,8 +198,8 @@ static uint64_t make_data_tag(const lhi_ucx *u, uint64_t id)
     return LHI_UCX_TAG_DATA | (u->data_tag ^ id);
 }
 
-/* Sends `size` bytes with the UCX tag `tag` to the peer of request `j`, the
- * record of this operation. */
+/* Sends `size` bytes with the UCX tag `tag` to request `j`'s peer, this
+ * operation's record. */
 static void post(lhi_ucx *u, lhi_ucx_request *j, const void *bytes, size_t size,
                  uint64_t tag)
 {
@@ -595,7 +595,7 @@ static lh_status exchange_records(lhi_ucx *u, const lhi_ucx_options *o,
     return status;
 }
 
-/* Connects this rank's UCX worker to the workers of all peers. */
+/* Connects this rank's UCX worker to all peers' workers. */
 static lh_status connect_all(lhi_ucx *u, const lhi_ucx_options *o,
                              const lhi_ucx_record *records, lh_error *err)
 {

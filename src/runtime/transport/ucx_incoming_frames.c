@@ -36,7 +36,7 @@ static void discard_done(void *request, ucs_status_t status,
 }
 
 /* Receives and discards a message from outside the job, or for a cancelled
- * receive, which UCX would otherwise store until the end of the run. */
+ * receive, which UCX would otherwise store until the run's end. */
 static void discard_message(lhi_ucx *u, ucp_tag_message_h m)
 {
     static char nowhere;

@@ -74,11 +74,11 @@ typedef struct lhi_rail_head {
     uint64_t acknowledged; /* sender has all lower segment numbers */
 } lhi_rail_head;
 
-/* Encodes the header of a frame on a rail (parallel connection between two
+/* Encodes a frame's header on a rail (parallel connection between two
  * ranks). */
 void lhi_rail_head_write(const lhi_rail_head *head,
                          unsigned char out[LHI_RAIL_HEAD]);
-/* Decodes the header of a frame on a rail (parallel connection between two
+/* Decodes a frame's header on a rail (parallel connection between two
  * ranks). LH_EIO: invalid; `err` names the field. */
 lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                              lhi_rail_head *out, lh_error *err);

@@ -88,7 +88,7 @@ struct lhi_dispatcher {
     lhi_orders *orders;             /* output; not owned */
 };
 
-/* Builds the orders of all passes: repeatedly runs the choice (by policy
+/* Builds all passes' orders: repeatedly runs the choice (by policy
  * function `choose`) that starts earliest; ties: the lower device. `n_parts`:
  * parts per W. `quarters`: quarters of a forward's memory that each device
  * leaves unused, if feasible. Allocates and fills `out`. Time O(passes *

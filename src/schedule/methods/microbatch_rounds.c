@@ -7,7 +7,7 @@
  * and starts the next round after its last chunk. Interleaved 1F1B has P
  * microbatches (the device count) in a round. Larger rounds give a chunk's
  * messages more time to arrive. DoraPP also splits input and weight gradients,
- * and defers weight gradients at the end of the iteration. */
+ * and defers weight gradients at the iteration's end. */
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
@@ -154,7 +154,7 @@ static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
-/* Builds the orders of all devices with `put`, which writes one device's order;
+/* Builds all devices' orders with `put`, which writes one device's order;
  * fails if they deadlock. `passes`: passes per chunk and microbatch, 2 with B
  * or 3 with D and W. */
 static lh_status make_orders(const lh_pipeline *p,

@@ -144,7 +144,7 @@ const lhi_method *lhi_method_find(const char *name);
  * representative of all methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Builds the orders of all devices with a scheduling method. LH_EUNSUPPORTED:
+/* Builds all devices' orders with a scheduling method. LH_EUNSUPPORTED:
  * the method does not support the pipeline; other errors come from the
  * method. */
 lh_status lhi_method_build_orders(const lhi_method *method,

@@ -165,7 +165,7 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the tables of slots. Computes the number of slots per round (the
+/* Allocates the tables of slots. Computes the slot count per round (the
  * passes of one microbatch on the fullest device) and the slots' duration. */
 static lh_status allocate_tables(steady *s, lh_error *err)
 {

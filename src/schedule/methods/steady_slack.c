@@ -59,7 +59,7 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
-/* Writes the orders of all devices, with x[d] forwards on device d before its
+/* Writes all devices' orders, with x[d] forwards on device d before its
  * first D. */
 static void write_orders(const lh_pipeline *p, const uint32_t *x,
                          lhi_orders *out)

@@ -2,7 +2,7 @@
 /* Methods "v-half" and "v-min" (Qi et al., "Pipeline Parallelism with
  * Controllable Memory", 2024): one half and one third of 1F1B's activations on
  * a V. Every microbatch repeats the passes of the previous one 6 slots later,
- * which is the work of two chunks. The slots of one microbatch determine the
+ * which is two chunks' work. The slots of one microbatch determine the
  * memory. The passes of warm-up and cool-down then move into free slots, as far
  * as the memory of the repeated pattern allows (the paper's squeezing). */
 #include "schedule/methods/sched.h"

@@ -178,7 +178,7 @@ static uint32_t choose_backward_leg(const v_plan *v, uint32_t d)
 }
 
 /* Runs one backward per device, first on the devices whose leg (half of the
- * path through the V) is 1; legs[d]: the leg of device d. */
+ * path through the V) is 1; legs[d]: device d's leg. */
 static void put_backwards(v_plan *v, unsigned char *legs)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
@@ -227,7 +227,7 @@ static void put_forwards(v_plan *v)
     }
 }
 
-/* Constructs the orders of all devices with the fill policy v->policy. */
+/* Constructs all devices' orders with the fill policy v->policy. */
 static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
                            lh_error *err)
 {

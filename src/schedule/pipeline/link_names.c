@@ -151,7 +151,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Formats the names of all links as "west>east, east>west", each name once,
+/* Formats all links' names as "west>east, east>west", each name once,
  * into `text` of `room` bytes. */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {

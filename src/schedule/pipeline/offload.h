@@ -28,7 +28,7 @@ typedef struct lhi_offload_copy {
 /* Lists the offload copies (activations to host storage and back) of one
  * iteration on a device. Its `count` passes begin at `order`, `stride` bytes
  * apart. `out` needs capacity for two copies per F; `scratch` for
- * lhi_count_offload_scratch() numbers. Returns the number of copies. */
+ * lhi_count_offload_scratch() numbers. Returns the copy count. */
 uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
                                  size_t stride, uint32_t count,
                                  uint32_t *scratch, lhi_offload_copy *out);

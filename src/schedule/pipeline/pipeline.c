@@ -359,7 +359,7 @@ static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
     return route;
 }
 
-/* Determines the placement from the devices of all chunks: UD, Loop, Wave, BD
+/* Determines the placement from all chunks' devices: UD, Loop, Wave, BD
  * or other. */
 static lh_placement find_placement(const lh_pipeline *p)
 {

@@ -284,7 +284,7 @@ static inline bool lhi_is_overlapped(const lh_pipeline *p, const lh_pass *pass)
     return pass->overlapped && p->overlap_f_b > 0;
 }
 
-/* Returns the duration of a pass. The duration of an overlapped F is its part
+/* Returns a pass's duration. The duration of an overlapped F is its part
  * of the pair's duration; its output is available at the end of the pair. */
 static inline int64_t lhi_pass_duration(const lh_pipeline *p,
                                         const lh_pass *pass)

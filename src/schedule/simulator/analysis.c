@@ -524,7 +524,7 @@ static bool step_to_last_pass(path_walk *w, uint32_t chunk, int64_t end_ns)
     return false;
 }
 
-/* Continues the critical path from the launch of collective `c` at the pass
+/* Continues the critical path from collective `c`'s launch at the pass
  * that launches it or made it ready. Returns false if it finds none. */
 static bool step_from_launch(path_walk *w, const lh_collective *c)
 {

@@ -107,8 +107,8 @@ static void note_arrival(lhi_dp_clock *c, const lh_collective *what)
         c->gathered_ns[what->chunk] = what->arrive_ns;
 }
 
-/* Removes the first collective, whose last piece was sent at sent_ns, from the
- * queue of device d, and records its arrival. Requests the first piece of the
+/* Removes the first collective, whose last piece was sent at sent_ns, from
+ * device d's queue, and records its arrival. Requests the first piece of the
  * next collective. */
 static void finish_collective(lhi_dp_clock *c, uint32_t d, int64_t sent_ns)
 {

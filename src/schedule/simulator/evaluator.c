@@ -122,7 +122,7 @@ void lh_evaluator_free(lh_evaluator *evaluator)
 }
 
 /* Computes when the all-gathers before the chunks' first forwards arrive, for
- * the passes of schedule `s`. Returns the last arrival in ns. */
+ * schedule `s`'s passes. Returns the last arrival in ns. */
 static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
@@ -192,7 +192,7 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
     return *link_free + route->latency_ns;
 }
 
-/* Returns the start of a pass on device d that may start at `now` (ns), delayed
+/* Returns a pass's start on device d that may start at `now` (ns), delayed
  * until the data-parallel operations that it needs arrive. Launches the
  * operations that this pass launches. `point`: the index of the pass for
  * launches. UNKNOWN: the pass never starts. */

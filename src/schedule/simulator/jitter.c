@@ -314,7 +314,7 @@ void lhi_jitter_summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 }
 
 /* Simulates all samples with one evaluator, which rereads the pipeline's times
- * in every run; ns[i] is the makespan of sample i. */
+ * in every run; ns[i] is sample i's makespan. */
 static lh_status run_all(lhi_jitter_sampler *draws, const lh_schedule *schedule,
                          const lh_sim_options *options, int64_t *ns,
                          lh_error *err)

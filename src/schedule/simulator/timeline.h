@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of lh_timeline, and the event engine that fills it.
  *
- * The performance model. Input: a pipeline and a schedule for it. Output: the
- * time of each pass, message and collective (longhaul/simulate.h), and an
+ * The performance model. Input: a pipeline and a schedule for it. Output: each
+ * pass's time, message and collective (longhaul/simulate.h), and an
  * explanation of the total (longhaul/experimental/analysis.h).
  *
  *     order_check.c        checks that the orders are complete, before a run

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indices into a timeline, for its analysis: passes by chunk and microbatch,
- * and the predecessor of every message, collective and copy on its link. */
+ * and every message's predecessor, collective and copy on its link. */
 #ifndef LHI_SCHEDULE_SIMULATOR_TIMELINE_INDEX_H
 #define LHI_SCHEDULE_SIMULATOR_TIMELINE_INDEX_H
 

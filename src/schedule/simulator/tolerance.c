@@ -3,7 +3,7 @@
  *
  * With fixed device orders, an iteration is a longest path. If c is added in
  * both directions at a boundary, makespan(c) is the maximum over lines whose
- * slopes are the number of crossings, so it is convex. A delay must be paid
+ * slopes are the crossing count, so it is convex. A delay must be paid
  * once forward and once backward; bubbles cascade where it is paid more often.
  * The search therefore finds the last ns that costs at most 2 ns. That is the
  * right end of the minimum of makespan(c) - 2c, found by cutting lines from

@@ -180,7 +180,7 @@ static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 
 /* --- search --------------------------------------------------------------- */
 
-/* Returns the pass of operation `op`; for a message the pass that produces
+/* Returns operation `op`'s pass; for a message the pass that produces
  * it. */
 static lh_pass get_pass(const lhi_shop *s, uint32_t op)
 {

@@ -167,7 +167,7 @@ static lh_status solve_within(tradeoff_state *t, int64_t limit,
     return status;
 }
 
-/* Moves the schedule of solution `from`, with its makespan, into `point` of the
+/* Moves solution `from`'s schedule, with its makespan, into `point` of the
  * memory-time curve; the point then owns it. */
 static void take_schedule(lh_memory_point *point, lh_solution *from)
 {
@@ -280,7 +280,7 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
         lh_memory_point_fini(&curve->points[--curve->n_points]);
 }
 
-/* Adds to the curve the point of schedule `s`, the fastest within the current
+/* Adds to the curve schedule `s`'s point, the fastest within the current
  * limit, with the smallest memory limit found for its makespan. */
 static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
                            lh_solution *s, lh_error *err)

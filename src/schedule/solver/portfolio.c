@@ -200,7 +200,7 @@ static lh_status merge_search(portfolio *x, task *t, uint64_t used,
     return LH_OK;
 }
 
-/* Merges the result of task `i` into the solver: a refutation, or a better
+/* Merges task `i`'s result into the solver: a refutation, or a better
  * schedule. *last: the other tasks' results are not needed. */
 static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
                        bool *last, lh_error *err)

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* Concatenates the passes of all devices into one array, judge->passes. A
+/* Concatenates all devices' passes into one array, judge->passes. A
  * pass's index in it identifies the pass and is called node. */
 static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
 {

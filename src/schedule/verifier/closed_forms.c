@@ -42,7 +42,7 @@ static int64_t get_w_ns(const closed_form *f, uint32_t c)
     return f->joint ? 0 : get_chunk(f, c)->w_ns;
 }
 
-/* Returns the time from the end of a pass on chunk c to the start of the next
+/* Returns the time from a pass's end on chunk c to the start of the next
  * pass on the microbatch's path; `back`: backward. */
 static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
 {
@@ -290,8 +290,8 @@ static void fill_link_form(closed_form *f, const char *link)
     add_term(f, "after the last message", 1, after);
 }
 
-/* Prepares a closed-form bound: computes the path times before and after the
- * passes of every chunk. Memory belongs to `mem`. */
+/* Prepares a closed-form bound: computes the path times before and after every
+ * chunk's passes. Memory belongs to `mem`. */
 static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;

@@ -158,7 +158,7 @@ static bool same_message(const end *a, const end *b)
            a->comm.microbatch == b->comm.microbatch;
 }
 
-/* Adds a violation: the message of chunk `sender`, forward or `backward`, for a
+/* Adds a violation: chunk `sender`'s message, forward or `backward`, for a
  * microbatch lacks its send or, with is_receive, its receive. */
 static void add_missing_end(communication *m, bool backward, uint32_t sender,
                             uint32_t microbatch, bool is_receive)
@@ -461,7 +461,7 @@ static void add_deadlock(execution *x, uint32_t buffers)
                              remedy);
 }
 
-/* Executes the cells of all rows with `buffers` messages in flight per pair of
+/* Executes all rows' cells with `buffers` messages in flight per pair of
  * devices (0: sends block until received). Adds a violation for a deadlock. */
 static lh_status check_execution(const communication *m, uint32_t buffers,
                                  lh_error *err)

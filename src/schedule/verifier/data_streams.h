@@ -19,7 +19,7 @@ typedef struct lhi_verify_collective {
 typedef struct lhi_verify_stream {
     uint32_t n_links, *links; /* resources; 0: the device shares none */
     lhi_verify_collective *first, **end;
-    /* Of the first collective: time per piece, and the number of pieces, of
+    /* Of the first collective: time per piece, and the piece count, of
      * which each time the sum of `extra` over the pieces so far passes a
      * multiple of that number, one takes 1 ns more. */
     int64_t each_ns, extra, sum, n_pieces, n_left;

@@ -268,7 +268,7 @@ static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
 }
 
 /* Computes p->first[x], the first operation of row p->to that needs operation x
- * of row p->from, from p->need, the number of predecessors per operation. */
+ * of row p->from, from p->need, the predecessor count per operation. */
 static void invert_counts(const lhi_verify_model *c, lhi_verify_precedence *p)
 {
     uint32_t i = 0;

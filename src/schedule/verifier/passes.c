@@ -146,7 +146,7 @@ static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the violation that `pass` is missing from the row of its device. */
+/* Adds the violation that `pass` is missing from its device's row. */
 static void add_missing(lhi_verifier *judge, const lh_pass *pass)
 {
     char text[LH_PASS_TEXT_SIZE];

@@ -502,7 +502,7 @@ static void advance_device(simulation *r, uint32_t device)
     }
 }
 
-/* Simulates the passes of all devices until none can run its next pass. */
+/* Simulates all devices' passes until none can run its next pass. */
 static void advance_all(simulation *r)
 {
     while (r->n_stacked) {

@@ -80,7 +80,7 @@ static inline bool lhi_verify_has_next(const lhi_verifier *judge, uint32_t c)
     return c % judge->path_length + 1 < judge->path_length;
 }
 
-/* Checks whether chunk c - 1 runs the microbatches of chunk c before it. */
+/* Checks whether chunk c - 1 runs chunk c's microbatches before it. */
 static inline bool lhi_verify_has_previous(const lhi_verifier *judge,
                                            uint32_t c)
 {
@@ -95,7 +95,7 @@ bool lhi_verify_starts_pair(const lhi_verifier *judge, uint32_t node);
  * number of texts it is only counted. */
 void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
     LHI_PRINTF(2, 3);
-/* Adds `count` to the number of violations, for violations whose texts are not
+/* Adds `count` to the violation count, for violations whose texts are not
  * stored. */
 void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count);
 /* Checks whether the list of violation texts has its maximum length. */
@@ -104,7 +104,7 @@ bool lhi_verify_is_verdict_full(const lhi_verifier *judge);
 /* Returns the number, from 1, of the cell in its device's row that holds the
  * pass with index `node` in judge->passes. */
 uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
-/* Returns the index of a pass in judge->passes, the passes of all devices;
+/* Returns the index of a pass in judge->passes, all devices' passes;
  * LH_NONE: it is not in the schedule. */
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
 /* Returns the index in judge->passes of the D or B of a chunk and microbatch;
@@ -126,7 +126,7 @@ int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);
  * chunk and microbatch. */
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
 /* Determines the verifier's link resources (one for all links with the same
- * name) and the link of each route between chunks. */
+ * name) and each route's link between chunks. */
 lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
 /* Returns the link resource with this name, which all links of the name share;
  * LH_NONE: there is none. */

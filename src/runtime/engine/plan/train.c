@@ -168,7 +168,7 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
 }
 
 /* Returns the index of each chunk's first layer, and as the last entry the
- * number of layers; release with free(). NULL: out of memory. */
+ * layer count; release with free(). NULL: out of memory. */
 static uint32_t *list_first_layers(const lh_plan *plan, uint32_t n_chunks)
 {
     uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);

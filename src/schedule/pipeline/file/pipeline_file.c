@@ -265,7 +265,7 @@ const lhi_schema lhi_pipeline_schema = {
 
 /* --- reading ------------------------------------------------------------- */
 
-/* Reads a pipeline document into `text`, the form of its file, with the
+/* Reads a pipeline document into `text`, its file's form, with the
  * positions of keys for later errors. Memory belongs to `mem`. */
 static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_pipeline_text *text,

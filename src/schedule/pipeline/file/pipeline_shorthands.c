@@ -143,7 +143,7 @@ static int compare_nth(const void *a, const void *b)
 
 /* Stores in pairs[] the pairs of devices in different groups that have
  * neighbouring chunks, each pair once (a wave visits each twice), in chunk
- * order. group[d]: the datacenter of device d. Returns their number. */
+ * order. group[d]: device d's datacenter. Returns their number. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
@@ -172,8 +172,8 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
 }
 
 /* Creates a link with the times of `model` for each pair of devices that have
- * neighbouring chunks and are in different groups. group[d]: the datacenter of
- * device d. Links between the same ordered pair of datacenters get the same
+ * neighbouring chunks and are in different groups. group[d]: device d's
+ * datacenter. Links between the same ordered pair of datacenters get the same
  * name, and hence share a resource. */
 static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,

@@ -167,7 +167,7 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
 }
 
 /* Writes or reads whether a per-device list exists. Returns its length: the
- * number of devices, or 0 without a list. */
+ * device count, or 0 without a list. */
 static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
                                       const void *list)
 {

@@ -336,7 +336,7 @@ static bool propagate_operation(lhi_windows *w, uint32_t o)
     return true;
 }
 
-/* Raises the earliest starts of the successors of operation o to its earliest
+/* Raises the earliest starts of operation o's successors to its earliest
  * end. */
 static void push_forward(lhi_windows *w, uint32_t o)
 {
@@ -350,7 +350,7 @@ static void push_forward(lhi_windows *w, uint32_t o)
             w->r[s->succ[i]] = end + s->succ_lag[i];
 }
 
-/* Lowers the latest ends of the predecessors of operation o to its latest
+/* Lowers the latest ends of operation o's predecessors to its latest
  * start. */
 static void push_back(lhi_windows *w, uint32_t o)
 {
@@ -536,7 +536,7 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 
 /* Estimates the cost of one call of tighten() for machine m, in ticks (units of
  * search work). It is a 64th of states times streams with a lattice, otherwise
- * the number of operations. */
+ * the operation count. */
 static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 {
     const lhi_lattice *l = lhi_windows_get_lattice(w, m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated annealing on the orders of all machines. */
+/* Simulated annealing on all machines' orders. */
 #ifndef LHI_SCHEDULE_SOLVER_IMPROVE_ANNEALING_H
 #define LHI_SCHEDULE_SOLVER_IMPROVE_ANNEALING_H
 

@@ -55,7 +55,7 @@ static int64_t compute_penalty(const beam *b, int64_t slack)
     return share * share;
 }
 
-/* Returns the machine of an operation. */
+/* Returns an operation's machine. */
 static uint32_t get_machine(const beam *b, uint32_t op)
 {
     return b->s->streams[b->s->stream_of[op]].machine;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds an active schedule (Giffler and Thompson) from the windows of a
- * deadline: always on the machine where an operation could end first, selecting
+/* Builds an active schedule (Giffler and Thompson) from a deadline's
+ * windows: always on the machine where an operation could end first, selecting
  * the operation with the earliest due date among those that could start before
  * that end. */
 #include "schedule/solver/improve/dispatch.h"

@@ -20,8 +20,8 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
 typedef struct lhi_insertion_options {
     /* All schedules begin with the first (mirrored: the last) n_kept
      * microbatches of a schedule with n_microbatches. start[]: starts of the
-     * operations in its job shop, which differs only in the number of
-     * microbatches. NULL: empty prefix. */
+     * operations in its job shop, which differs only in the microbatch
+     * count. NULL: empty prefix. */
     const int64_t *start;
     uint32_t n_microbatches, n_kept;
     uint64_t ticks; /* to spend, approximate */

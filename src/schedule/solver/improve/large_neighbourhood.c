@@ -56,7 +56,7 @@ static bool is_free(const subproblem *k, const lhi_machine_orders *w,
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
 
-/* Checks whether the order of machine `m` may change in neighbourhood `k`: it
+/* Checks whether machine `m`'s order may change in neighbourhood `k`: it
  * is one of its devices, or a link. */
 static bool may_change(const subproblem *k, const lhi_machine *m)
 {

@@ -140,7 +140,7 @@ static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
             due[s->streams[i].first + x] = get_extended_start(s, k, i, x);
 }
 
-/* Orders the operations of all machines by ascending due date due[op]; false:
+/* Orders all machines' operations by ascending due date due[op]; false:
  * memory or precedence rules forbid that order. */
 static bool order_by_due_date(const lhi_machine_orders *w, const int64_t *due)
 {

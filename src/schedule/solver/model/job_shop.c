@@ -41,9 +41,9 @@ static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
     return s->n_machines++;
 }
 
-/* Adds a stream (all passes of one kind on one chunk, or the messages of a
- * route) with `count` operations to the machine added last. `per`: operations
- * per microbatch. Returns its index. */
+/* Adds a stream (all passes of one kind on one chunk, or a route's
+ * messages) with `count` operations to the machine added last. `per`:
+ * operations per microbatch. Returns its index. */
 static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
                            uint32_t per, uint32_t count)
 {

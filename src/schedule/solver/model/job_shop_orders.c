@@ -7,7 +7,7 @@
 #include <longhaul/experimental/simulate.h>
 #include <string.h>
 
-/* Returns the pass of operation `op`; for a message the pass that produces
+/* Returns operation `op`'s pass; for a message the pass that produces
  * it. */
 static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 {
@@ -38,8 +38,8 @@ static bool is_collective(const lhi_stream *t)
 }
 
 /* Converts the operation order of *n operations to passes, allocated in `mem`;
- * operations that are pieces of collectives are left out. Sets *n to the number
- * of passes. NULL: out of memory. */
+ * operations that are pieces of collectives are left out. Sets *n to the pass
+ * count. NULL: out of memory. */
 static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
                               const uint32_t *order, uint32_t *n)
 {

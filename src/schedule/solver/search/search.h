@@ -48,7 +48,7 @@ void lhi_search_set_deadline(lhi_search *search, int64_t deadline,
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
                          lhi_budget *budget, lhi_machine_orders *out,
                          lhi_answer *answer, lh_error *err);
-/* Log of learnt clauses, in order. Each clause: the number of literals, then
+/* Log of learnt clauses, in order. Each clause: the literal count, then
  * that many pairs of operations (first before second). At least one pair holds
  * in every schedule that meets the deadline. */
 typedef struct lhi_clause_log {
