@@ -21,7 +21,9 @@ static void (*progress)(void *context, const lh_iteration *iteration);
 /* Configuration of a training run; zeros are defaults. */
 typedef struct setup {
     uint32_t stages, chunks, replicas;
-    uint32_t tensor, expert, cut;  /* 0: 1; cut: ranks that share one expert */
+    uint32_t tensor, expert, cut; /* 0: 1; cut: ranks that share one expert */
+    uint32_t slices, sequence;    /* 0: whole sequences; SEQUENCE tokens */
+    double dropout;
     const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
     double gradients, parameters;
     uint32_t scatter, forward, backward; /* buckets */
@@ -49,7 +51,8 @@ typedef struct setup {
 /* Creates the pipeline for the configuration. */
 static inline lh_pipeline *make_pipeline(const setup *s)
 {
-    char text[2048], elastic[1024] = "";
+    char text[2048], elastic[1024] = "", slices[64] = "";
+    const uint32_t k = s->slices ? s->slices : 1;
     lh_error err;
     lh_pipeline *p = NULL;
     if (s->data)
@@ -61,12 +64,14 @@ static inline lh_pipeline *make_pipeline(const setup *s)
                  "buckets: {scatter: %u, forward: %u, backward: %u}}\n",
                  s->enqueue, s->dequeue, s->delays ? 300 : 10, s->gradients,
                  s->parameters, s->scatter, s->forward, s->backward);
+    if (k > 1)
+        snprintf(slices, sizeof slices, "slices: {count: %u}\n", k);
     snprintf(text, sizeof text,
              "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
              "devices: %u\n%suniform: {placement: loop, "
-             "chunks_per_device: %u, F: 60, D: 60, W: 60}\n%s",
-             ALL_MICROBATCHES / s->replicas, s->stages,
-             s->split ? "" : "backward: joint\n", s->chunks, elastic);
+             "chunks_per_device: %u, F: 60, D: 60, W: 60}\n%s%s",
+             k * ALL_MICROBATCHES / s->replicas, s->stages,
+             s->split ? "" : "backward: joint\n", s->chunks, elastic, slices);
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
     return p;
 }
@@ -103,6 +108,7 @@ static inline lh_status train(const setup *s, const char *name,
     const char *method = s->method       ? s->method
                          : s->enqueue    ? "elastic"
                          : s->chunks > 1 ? "interleaved-1f1b"
+                         : s->slices > 1 ? "seq1f1b"
                                          : "1f1b";
     lh_reschedule then = {.size = sizeof then, .name = "then"};
     if (!p)
@@ -118,7 +124,8 @@ static inline lh_status train(const setup *s, const char *name,
     m.model = &model;
     m.first_layers = first_layers;
     m.recompute = again;
-    m.sequence = SEQUENCE;
+    m.sequence = s->sequence ? s->sequence : SEQUENCE;
+    m.dropout = s->dropout;
     m.replicas = s->replicas;
     m.tensor = s->tensor;
     m.expert = s->expert;

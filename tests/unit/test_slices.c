@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <longhaul/check.h>
-#include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
@@ -266,7 +265,6 @@ static void others_name_the_method(void)
         (uniform){.placement = "ud", .devices = 2, .microbatches = 4, .f = 1});
     lh_schedule *s = NULL, *none = NULL;
     lh_solution found = {0};
-    lh_exec *x = NULL;
     char *text = NULL;
     lh_error err = {0};
     CHECK_OK(lh_method_run("auto", p, NULL, &s, NULL, &err), err);
@@ -274,8 +272,6 @@ static void others_name_the_method(void)
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "use seq1f1b");
     CHECK_INT(lh_solve(p, NULL, &found, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "seq1f1b");
-    CHECK_INT(lh_exec_make(p, s, NULL, &x, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "seq1f1b");
     CHECK_INT(lh_export_pytorch(p, s, LH_PYTORCH_COMPUTE_ONLY, &text, NULL,
                                 NULL, &err),

@@ -44,6 +44,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
             return lhi_fail(err, LH_EINVAL, "chunk %u ends before it begins",
                             c);
     LHI_TRY(lhi_cpu_check_context_parallel(o, err));
+    LHI_TRY(lhi_cpu_check_slices(o, err));
     LHI_TRY(lhi_cpu_check_tensor_parallel(o, err));
     LHI_TRY(lhi_cpu_check_expert_parallel(o, err));
     for (uint32_t i = 0; i < o->n_mine; i++)
@@ -55,23 +56,28 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Builds the rotary tables, one row per local sequence row. The angle for pair
- * i at position p is p * theta^(-2 i / dim), or 0 if positions are learned. */
+/* Builds the rotary tables, one row per local row of a whole sequence. The
+ * angle for pair i at position p is p * theta^(-2 i / dim), or 0 if positions
+ * are learned. */
 static lh_status build_rotary_tables(lhi_cpu *cpu, double theta, lh_error *err)
 {
     uint32_t half = cpu->rope_dim / 2;
-    cpu->cosines = lhi_cpu_alloc_floats(cpu->mem, cpu->sequence, half);
-    cpu->sines = lhi_cpu_alloc_floats(cpu->mem, cpu->sequence, half);
-    if (!cpu->cosines || !cpu->sines)
+    cpu->all_cosines = lhi_cpu_alloc_floats(cpu->mem, cpu->key_rows, half);
+    cpu->all_sines = lhi_cpu_alloc_floats(cpu->mem, cpu->key_rows, half);
+    if (!cpu->all_cosines || !cpu->all_sines)
         return lhi_fail_nomem(err);
-    for (uint32_t row = 0; row < cpu->sequence; row++) {
-        uint32_t p = lhi_cpu_piece_position(cpu, row / cpu->piece);
+    cpu->cosines = cpu->all_cosines;
+    cpu->sines = cpu->all_sines;
+    for (uint32_t row = 0; row < cpu->key_rows; row++) {
+        uint32_t first = row / cpu->sequence * cpu->sequence;
+        uint32_t p = lhi_cpu_piece_position(cpu, first,
+                                            row % cpu->sequence / cpu->piece);
         p += row % cpu->piece;
         for (uint32_t i = 0; i < half; i++) {
             double angle =
                 cpu->positions ? 0 : p * pow(theta, -2.0 * i / cpu->rope_dim);
-            cpu->cosines[(size_t)row * half + i] = (float)cos(angle);
-            cpu->sines[(size_t)row * half + i] = (float)sin(angle);
+            cpu->all_cosines[(size_t)row * half + i] = (float)cos(angle);
+            cpu->all_sines[(size_t)row * half + i] = (float)sin(angle);
         }
     }
     return LH_OK;
@@ -90,9 +96,9 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
     if (!(cpu->scratch = lhi_cpu_alloc_floats(mem, cpu->t, widest)) ||
-        !(cpu->scores = lhi_cpu_alloc_floats(mem, cpu->block, cpu->sequence)) ||
+        !(cpu->scores = lhi_cpu_alloc_floats(mem, cpu->block, cpu->key_rows)) ||
         !(cpu->d_scores =
-              lhi_cpu_alloc_floats(mem, cpu->block, cpu->sequence)) ||
+              lhi_cpu_alloc_floats(mem, cpu->block, cpu->key_rows)) ||
         !(cpu->d_query = lhi_cpu_alloc_floats(mem, cpu->block, d)) ||
         !(cpu->d_key = lhi_cpu_alloc_floats(mem, cpu->sequence, d)) ||
         !(cpu->d_value =
@@ -202,6 +208,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     for (uint32_t i = 0; i < cpu->n_local_chunks; i++) {
         lhi_cpu_chunk *chunk = &cpu->local_chunks[i];
         memset(chunk->forward_done, 0, n * sizeof *chunk->forward_done);
+        lhi_cpu_reset_slices(cpu, chunk);
         for (uint32_t m = 0; m < n; m++)
             if (chunk->slots[m]) {
                 for (uint32_t j = 0; j < lhi_cpu_count_layers(chunk); j++)
@@ -519,7 +526,8 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->replica = o->replica;
     cpu->n_replicas = o->n_replicas;
     cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
-    const uint64_t own = (uint64_t)cpu->microbatch * o->n_microbatches;
+    const uint64_t own =
+        (uint64_t)cpu->microbatch * o->n_microbatches / cpu->n_slices;
     cpu->step_sequences =
         o->step_sequences ? o->step_sequences : own * o->n_replicas;
     cpu->first_sequence =

@@ -10,6 +10,7 @@
  *     cpu_recompute.c            activations that D recomputes
  *     cpu_attention.c            attention; cpu_latent_attention.c: latents
  *     cpu_context_parallel.c     ranks that share sequences
+ *     cpu_slices.c               keys and values of sliced sequences
  *     cpu_layer.c                a layer's products, norms, rotary positions
  *     cpu_product.h              matrix products in fp32 or bf16
  *     cpu_experts.h              mixture-of-experts layers
@@ -109,7 +110,10 @@ typedef struct lhi_cpu_saved_activations {
     /* [t][h], gathered output gradients of out and down, with tensor
      * parallelism; with experts those of the shared experts */
     float *d_out, *d_down;
-    float *max, *inv;         /* [heads][t], softmax statistics */
+    float *max, *inv; /* [heads][t], softmax statistics */
+    /* Sliced sequences, during a pass: the layer's keys and values of all
+     * slices, and their gradients (cpu_slices.c). NULL: whole sequences */
+    float *keys, *d_keys;
     float *d_norm1, *d_norm2; /* gradients of the norm weights */
     float *d_inner;           /* [inner]: q_norm's, then k_norm's */
     /* With query and key norms: the norms' inputs, [t][q] and [t][kv], then
@@ -166,10 +170,20 @@ typedef struct lhi_cpu_microbatch_state {
     float *d_norm;                /* last chunk only */
     float *d_embedded;            /* [t][h]; chunk 0, with tensor parallelism */
     uint32_t items_left;          /* W items not yet done */
+    uint32_t first_position;      /* of the microbatch's slice; 0: no slices */
     bool d_done;                  /* D has run */
     lhi_storage_block
         *storage_block; /* offloaded activations; NULL: resident */
 } lhi_cpu_microbatch_state;
+
+/* The slices of the sequences of one microbatch group in one chunk. The buffers
+ * have, for each layer, sequence and key head, [key_rows][head_dim] keys and
+ * [key_rows][value_dim] values. */
+typedef struct lhi_cpu_sliced_sequences {
+    float *keys;   /* NULL: not resident; from F of the first slice */
+    float *d_keys; /* gradients; from D of the last slice */
+    uint32_t n_forward, n_backward; /* slices whose F, D has run */
+} lhi_cpu_sliced_sequences;
 
 /* Records one storage copy in the current step, for its completion. */
 typedef struct lhi_cpu_offload_copy {
@@ -236,6 +250,10 @@ typedef struct lhi_cpu_chunk {
     lhi_cpu_microbatch_state *free;
     /* one block holds one microbatch's offload */
     lhi_storage_block *free_blocks;
+    /* With slices: by microbatch / n_slices, and free buffers of keys, each of
+     * which begins with the address of the next. */
+    lhi_cpu_sliced_sequences *sliced;
+    float *free_keys;
 } lhi_cpu_chunk;
 
 /* Distribution of the expert-parallel ranks over nodes: the node count, of
@@ -323,8 +341,12 @@ typedef struct lhi_cpu {
     uint32_t drop_threshold; /* dropout probability times 2^24; 0: none */
     float drop_scale;
     uint64_t seed;
-    /* sequence: tokens per sequence that are local, out of whole_sequence. */
+    /* sequence: a microbatch's tokens per sequence that are local, out of
+     * whole_sequence. */
     uint32_t sequence, whole_sequence, microbatch, t, n_microbatches;
+    /* Slices per sequence (1: whole sequences), keys per sequence in all of
+     * them, and the position of the current pass's slice. */
+    uint32_t n_slices, key_rows, first_position;
     /* sequences per step over all replicas, and over the earlier ones */
     uint64_t step_sequences, first_sequence;
     /* Context parallelism: this rank's index, the rank count, and the
@@ -364,9 +386,10 @@ typedef struct lhi_cpu {
     double *losses;        /* per microbatch */
     double *module_losses; /* per microbatch: mean over modules; or NULL */
     bool *has_loss;
-    float *cosines, *sines; /* [sequence][rope_dim / 2] */
-    uint32_t block;         /* query rows per attention block */
-    uint32_t logit_rows;    /* rows per logits block */
+    float *all_cosines, *all_sines; /* [key_rows][rope_dim / 2] */
+    float *cosines, *sines;         /* ... from the current slice on */
+    uint32_t block;                 /* query rows per attention block */
+    uint32_t logit_rows;            /* rows per logits block */
     /* free lists for recomputed parts (cpu_recompute.c); [1]: of layers with
      * experts */
     float *recompute_free[2][LH_N_LAYER_PARTS];
@@ -380,7 +403,7 @@ typedef struct lhi_cpu {
     /* Scratch: */
     float *scratch;           /* [t][lhi_cpu_scratch_width()] */
     float *second_scratch;    /* [t][lhi_cpu_second_scratch_width()] */
-    float *scores, *d_scores; /* [block][sequence] */
+    float *scores, *d_scores; /* [block][key_rows] */
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
@@ -637,11 +660,13 @@ static inline uint32_t lhi_cpu_piece_index(const lhi_cpu *cpu, uint32_t rank,
 {
     return half ? 2 * cpu->n_context_ranks - 1 - rank : rank;
 }
-/* Returns the sequence position of the first token in this rank's half `half`.
- */
-static inline uint32_t lhi_cpu_piece_position(const lhi_cpu *cpu, uint32_t half)
+/* Returns the position of the first token in this rank's half `half` of a
+ * sequence or, with slices, of a slice that begins at `first`. */
+static inline uint32_t lhi_cpu_piece_position(const lhi_cpu *cpu,
+                                              uint32_t first, uint32_t half)
 {
-    return lhi_cpu_piece_index(cpu, cpu->context_rank, half) * cpu->piece;
+    return first +
+           lhi_cpu_piece_index(cpu, cpu->context_rank, half) * cpu->piece;
 }
 /* Returns the floats per row in a ring buffer: keys and values, adjacent as in
  * qkv. */
@@ -665,6 +690,38 @@ void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
 void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
                                      lhi_cpu_saved_activations *kept,
                                      const float *d);
+
+/* ---- sliced sequences (cpu_slices.c) ---- */
+
+/* Checks that slices divide sequences and microbatches, and that no option
+ * requires whole sequences; otherwise LH_EINVAL or LH_EUNSUPPORTED. */
+lh_status lhi_cpu_check_slices(const lhi_cpu_options *options, lh_error *err);
+/* Returns the microbatch whose gradients are summed as the `nth` of a step:
+ * sequences in order, the slices of each from last to first, which is the
+ * order of their D. */
+static inline uint32_t lhi_cpu_nth_summed(const lhi_cpu *cpu, uint32_t nth)
+{
+    uint32_t slice = nth % cpu->n_slices;
+    return nth - slice + (cpu->n_slices - 1 - slice);
+}
+/* Returns the floats in a chunk's buffer for the keys and values of all slices
+ * of one microbatch group; 0: whole sequences. */
+double lhi_cpu_count_key_floats(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Selects the microbatch's slice for the pass that begins, F or D, and provides
+ * buffers for its keys, values and their gradients. LH_EINVAL: another slice of
+ * the sequence has to run first. */
+lh_status lhi_cpu_begin_slice(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t microbatch, bool forward, lh_error *err);
+/* Records the end of the slice's F or D, and returns the buffers to the free
+ * list after the sequence's last pass. */
+void lhi_cpu_end_slice(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
+                       bool forward);
+/* Returns the buffers of all sequences to the free list, at a step's start. */
+void lhi_cpu_reset_slices(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
+/* Sets the layer's pointers to the keys and values of the sequence's slices. */
+void lhi_cpu_set_layer_keys(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                            uint32_t microbatch, uint32_t layer,
+                            lhi_cpu_saved_activations *kept);
 
 /* Writes gradients `from` [rows][head_dim] of sequence rows `row` on,
  * from_stride floats apart, to their place `to` in qkv, and inverts the

@@ -128,14 +128,16 @@ static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Runs D for layer `layer` of the chunk; indices after its last layer are the
  * multi-token prediction modules. */
 static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                                    const lhi_cpu_microbatch_state *slot,
-                                    uint32_t layer, lh_error *err)
+                                    uint32_t microbatch, uint32_t layer,
+                                    lh_error *err)
 {
+    const lhi_cpu_microbatch_state *slot = chunk->slots[microbatch];
     lhi_cpu_saved_activations *kept = &slot->layers[layer];
     const lhi_cpu_weights *w = &chunk->weights[layer];
     uint32_t at = lhi_cpu_input_index(chunk, layer);
     if (!lhi_cpu_attach_recompute_buffers(cpu, kept, chunk->recompute[layer]))
         return lhi_fail_nomem(err);
+    lhi_cpu_set_layer_keys(cpu, chunk, microbatch, layer, kept);
     lhi_cpu_recompute_parts(cpu, w, kept, slot->x[at], chunk->recompute[layer]);
     layer_backward(cpu, w, kept, slot->x[at + 1], slot->x[at]);
     return LH_OK;
@@ -152,7 +154,7 @@ static lh_status modules_backward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     for (uint32_t k = chunk->n_modules; k-- > 0;) {
         uint32_t layer = chunk->n_layers + k;
         lhi_cpu_mtp_loss_backward(cpu, chunk, slot, k);
-        LHI_TRY(run_layer_backward(cpu, chunk, slot, layer, err));
+        LHI_TRY(run_layer_backward(cpu, chunk, microbatch, layer, err));
         lhi_cpu_mtp_join_backward(cpu, chunk, slot, microbatch, k);
         if (joint)
             LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, layer,
@@ -176,6 +178,7 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                         "D of chunk %u, microbatch %u, runs before its "
                         "activations are reloaded from storage",
                         chunk->chunk, microbatch);
+    LHI_TRY(lhi_cpu_begin_slice(cpu, chunk, microbatch, false, err));
     if (chunk->is_last) {
         LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1,
                                             true, err));
@@ -189,7 +192,7 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     for (uint32_t i = n; i-- > 0;) {
         LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->is_first + i,
                                             true, err));
-        LHI_TRY(run_layer_backward(cpu, chunk, slot, i, err));
+        LHI_TRY(run_layer_backward(cpu, chunk, microbatch, i, err));
         if (joint && i > 0)
             LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, i, microbatch,
                                                     err));
@@ -206,5 +209,6 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
         lhi_cpu_write_message(cpu, slot->x[0], out);
     }
     slot->d_done = true;
+    lhi_cpu_end_slice(cpu, chunk, microbatch, false);
     return LH_OK;
 }

@@ -16,7 +16,7 @@ bool lhi_cpu_has_dropout(const lhi_cpu *cpu)
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch)
 {
     return cpu->step * cpu->step_sequences + cpu->first_sequence +
-           (uint64_t)microbatch * cpu->microbatch;
+           (uint64_t)(microbatch / cpu->n_slices) * cpu->microbatch;
 }
 
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch)
@@ -46,9 +46,10 @@ void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x)
         uint32_t piece = row / cpu->piece, within = row % cpu->piece;
         uint32_t left = cpu->piece - within;
         uint32_t rows = left < end - row ? left : end - row;
-        lhi_cpu_apply_dropout(cpu, at, piece / n, 0,
-                              lhi_cpu_piece_position(cpu, piece % n) + within,
-                              0, x, cpu->h, rows, cpu->h);
+        uint32_t position =
+            lhi_cpu_piece_position(cpu, cpu->first_position, piece % n);
+        lhi_cpu_apply_dropout(cpu, at, piece / n, 0, position + within, 0, x,
+                              cpu->h, rows, cpu->h);
         x += (size_t)rows * cpu->h;
         row += rows;
     }

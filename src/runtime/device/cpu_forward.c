@@ -66,6 +66,7 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     else if (!(slot = make_slot(cpu, chunk)))
         return lhi_fail_nomem(err);
     slot->items_left = chunk->n_items;
+    slot->first_position = cpu->first_position;
     slot->d_done = false;
     chunk->slots[microbatch] = slot;
     chunk->forward_done[microbatch] = true;
@@ -86,7 +87,9 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
         for (uint32_t k = 0; k < n * pieces; k++)
             memcpy(out + (size_t)(k / pieces) * cpu->t +
                        ((size_t)i * pieces + k % pieces) * cpu->piece,
-                   cpu->token_window + lhi_cpu_piece_position(cpu, k % pieces) +
+                   cpu->token_window +
+                       lhi_cpu_piece_position(cpu, cpu->first_position,
+                                              k % pieces) +
                        from + k / pieces,
                    cpu->piece * sizeof *out);
     }
@@ -105,7 +108,8 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     lhi_cpu_embed(cpu, slot->tokens, chunk->embedding, slot->x[0]);
     for (uint32_t i = 0; chunk->positions && i < cpu->r; i++) {
         uint32_t row = cpu->first_row + i;
-        size_t at = lhi_cpu_piece_position(cpu, row / cpu->piece % n) +
+        size_t at = lhi_cpu_piece_position(cpu, cpu->first_position,
+                                           row / cpu->piece % n) +
                     row % cpu->piece;
         cpu->k->add(slot->x[0] + i * h, chunk->positions + at * h, h);
     }
@@ -160,6 +164,7 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     if (!lhi_cpu_attach_recompute_buffers(cpu, kept, chunk->recompute[layer]) ||
         !lhi_cpu_attach_offload_buffers(cpu, kept, chunk->offload[layer]))
         return lhi_fail_nomem(err);
+    lhi_cpu_set_layer_keys(cpu, chunk, microbatch, layer, kept);
     layer_forward(cpu, &chunk->weights[layer], kept, slot->x[at],
                   slot->x[at + 1]);
     lhi_cpu_detach_recompute_buffers(cpu, kept, chunk->recompute[layer]);
@@ -200,6 +205,7 @@ lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
         return lhi_fail(err, LH_EINVAL,
                         "F of chunk %u, microbatch %u, runs twice in a step",
                         chunk->chunk, microbatch);
+    LHI_TRY(lhi_cpu_begin_slice(cpu, chunk, microbatch, true, err));
     LHI_TRY(take_slot(cpu, chunk, microbatch, &slot, err));
     if (chunk->is_first) {
         LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, 0, false, err));
@@ -219,6 +225,7 @@ lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     } else {
         lhi_cpu_write_message(cpu, slot->x[chunk->n_layers], out);
     }
+    lhi_cpu_end_slice(cpu, chunk, microbatch, true);
     if (cpu->kind == LHI_STEP_VALIDATE) {
         lhi_cpu_release_offload(cpu, chunk, slot);
         chunk->slots[microbatch] = NULL;

@@ -139,7 +139,9 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->whole_sequence = o->sequence;
     cpu->n_context_ranks = o->n_contexts ? o->n_contexts : 1;
     cpu->context_rank = o->context;
-    cpu->sequence = o->sequence / cpu->n_context_ranks;
+    cpu->n_slices = o->n_slices ? o->n_slices : 1;
+    cpu->sequence = o->sequence / cpu->n_context_ranks / cpu->n_slices;
+    cpu->key_rows = cpu->sequence * cpu->n_slices;
     cpu->piece = cpu->sequence / lhi_cpu_count_pieces(cpu);
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * cpu->sequence;
@@ -164,7 +166,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     bound_choices(cpu);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
-    cpu->block = cpu->sequence > 1024 ? 128 : 64;
+    cpu->block = cpu->key_rows > 1024 ? 128 : 64;
 }
 
 uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
@@ -402,7 +404,10 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            n * (2 * sizeof(uint32_t) + sizeof(bool)) +
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
-           microbatches * (sizeof(lhi_cpu_microbatch_state *) + sizeof(bool));
+           microbatches * (sizeof(lhi_cpu_microbatch_state *) + sizeof(bool)) +
+           (cpu->n_slices > 1 ? microbatches / cpu->n_slices *
+                                    sizeof(lhi_cpu_sliced_sequences)
+                              : 0);
 }
 
 /* Counts the partial-sum gradients of a weight-gradient item (a group of
@@ -602,8 +607,8 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
            count_expert_rank_bytes(cpu) + dropped + routed +
            count_context_bytes(cpu) + (double)lhi_cpu_choice_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_scratch_width(cpu)) +
-           2 * lhi_cpu_float_bytes(block * s) +
-           2 * lhi_cpu_float_bytes(s * (cpu->rope_dim / 2)) +
+           2 * lhi_cpu_float_bytes(block * cpu->key_rows) +
+           2 * lhi_cpu_float_bytes(cpu->key_rows * (cpu->rope_dim / 2.0)) +
            lhi_cpu_float_bytes(block * d) + lhi_cpu_float_bytes(s * d) +
            lhi_cpu_float_bytes(s * cpu->value_dim) +
            lhi_cpu_float_bytes(block) +

@@ -13,6 +13,7 @@ typedef struct chunk_counts {
     bool *here;           /* per layer: offload buffers attached */
     uint32_t n_slots, most_slots;
     uint32_t n_blocks, most_blocks; /* storage blocks */
+    uint32_t n_keys, most_keys;     /* buffers of sliced sequences' keys */
 } chunk_counts;
 
 /* State of the dry run. */
@@ -81,6 +82,20 @@ static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
+/* Counts the buffers of keys, values and their gradients that microbatch m's F
+ * or D takes or, at the end of a pass, frees, if m is a slice. */
+static void count_keys(const dry_run *k, chunk_counts *c, uint32_t m,
+                       bool forward, bool ends)
+{
+    const uint32_t slice = m % k->cpu.n_slices, last = k->cpu.n_slices - 1;
+    if (last == 0)
+        return;
+    if (ends && !forward && slice == 0)
+        c->n_keys -= 2;
+    if (!ends && slice == (forward ? 0 : last) && ++c->n_keys > c->most_keys)
+        c->most_keys = c->n_keys;
+}
+
 /* Counts the buffers of microbatch m's forward pass in a dry run: saved
  * activations, offload buffers, and recompute buffers, which are free again at
  * its end. */
@@ -88,6 +103,7 @@ static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
 {
     uint32_t n = lhi_cpu_count_layers(&c->chunk);
     c->items_left[m] = c->chunk.n_items;
+    count_keys(k, c, m, true, false);
     if (++c->n_slots > c->most_slots)
         c->most_slots = c->n_slots;
     for (uint32_t i = 0; i < n; i++) {
@@ -103,7 +119,7 @@ static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
  * cpu_weight_gradients.c. */
 static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
 {
-    uint32_t now = item->done++;
+    uint32_t now = lhi_cpu_nth_summed(&k->cpu, item->done++);
     uint32_t *left =
         &c->layer_left[(size_t)now * lhi_cpu_count_layers(&c->chunk) +
                        item->layer];
@@ -125,14 +141,13 @@ static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
     item->requested[m] = true;
     if (!c->chunk.shards_by_layer) {
         while (item->done < k->cpu.n_microbatches &&
-               item->requested[item->done])
+               item->requested[lhi_cpu_nth_summed(&k->cpu, item->done)])
             add_next_microbatch(k, c, item);
         return;
     }
     n = lhi_cpu_part_items(&c->chunk, lhi_cpu_item_part(&c->chunk, item),
                            &first);
-    while (
-        lhi_cpu_part_is_due(&c->chunk, first, n, k->cpu.n_microbatches, &now))
+    while (lhi_cpu_part_is_due(&k->cpu, &c->chunk, first, n, &now))
         for (uint32_t i = 0; i < n; i++)
             add_next_microbatch(k, c, &c->chunk.items[first + i]);
 }
@@ -141,6 +156,7 @@ static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
  * run before the layers, last one first. `joint`: W follows each layer's D. */
 static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
 {
+    count_keys(k, c, m, false, false);
     for (uint32_t i = lhi_cpu_count_layers(&c->chunk); i-- > 0;) {
         attach_recompute(k, c, m, i);
         bool at_once = joint && (i > 0 || c->chunk.n_layers == 0);
@@ -149,6 +165,7 @@ static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
                 c->chunk.items[j].layer == i)
                 request_item(k, c, &c->chunk.items[j], m);
     }
+    count_keys(k, c, m, false, true);
 }
 
 /* Counts, in a dry run, the buffers around the weight gradients that W pass
@@ -240,7 +257,9 @@ static void add_chunk(const dry_run *k, const chunk_counts *c,
     bytes[LH_MEMORY_GRADIENTS] +=
         lhi_cpu_float_bytes(values - (double)chunk->n_sharded_gradients);
     bytes[LH_MEMORY_ACTIVATIONS] +=
-        c->most_slots * lhi_cpu_microbatch_bytes(&k->cpu, chunk);
+        c->most_slots * lhi_cpu_microbatch_bytes(&k->cpu, chunk) +
+        c->most_keys *
+            lhi_cpu_float_bytes(lhi_cpu_count_key_floats(&k->cpu, chunk));
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
 }
 

@@ -320,7 +320,10 @@ lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
         !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
         !(chunk->slots =
               LHI_NEW(mem, lhi_cpu_microbatch_state *, cpu->n_microbatches)) ||
-        !(chunk->forward_done = LHI_NEW(mem, bool, cpu->n_microbatches)))
+        !(chunk->forward_done = LHI_NEW(mem, bool, cpu->n_microbatches)) ||
+        (cpu->n_slices > 1 &&
+         !(chunk->sliced = LHI_NEW(mem, lhi_cpu_sliced_sequences,
+                                   cpu->n_microbatches / cpu->n_slices))))
         return lhi_fail_nomem(err);
     make_tensors(&m);
     if (m.failed)

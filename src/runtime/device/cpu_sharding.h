@@ -57,15 +57,16 @@ static inline uint32_t lhi_cpu_item_part(const lhi_cpu_chunk *chunk,
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
                             uint32_t *first);
 /* Checks whether all n items from `first` on have been requested for the next
- * microbatch, *m. */
-static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
+ * microbatch in the order of sums, the *nth. */
+static inline bool lhi_cpu_part_is_due(const lhi_cpu *cpu,
+                                       const lhi_cpu_chunk *chunk,
                                        uint32_t first, uint32_t n,
-                                       uint32_t n_microbatches, uint32_t *m)
+                                       uint32_t *nth)
 {
-    bool due = n > 0 && chunk->items[first].done < n_microbatches;
-    *m = n > 0 ? chunk->items[first].done : 0;
+    bool due = n > 0 && chunk->items[first].done < cpu->n_microbatches;
+    *nth = n > 0 ? chunk->items[first].done : 0;
     for (uint32_t i = 0; due && i < n; i++)
-        due = chunk->items[first + i].requested[*m];
+        due = chunk->items[first + i].requested[lhi_cpu_nth_summed(cpu, *nth)];
     return due;
 }
 /* Checks that the caller has set buffers for all sharded parameters and

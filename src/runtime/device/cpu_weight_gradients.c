@@ -2,9 +2,9 @@
 /* W: adds a microbatch's contribution to the weight gradients.
  *
  * Floating-point sums depend on their order, so each gradient accumulates
- * microbatches in the order 0, 1, ..., independent of the W pass order. A W
- * pass that arrives early keeps its operands and runs in the pass that fills
- * the gap. */
+ * microbatches in the order of lhi_cpu_nth_summed(), independent of the W pass
+ * order. A W pass that arrives early keeps its operands and runs in the pass
+ * that fills the gap. */
 #include "base/fail.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
@@ -66,9 +66,11 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     if (!adds)
         memset(chunk->d_positions, 0, cpu->positions * h * sizeof(float));
     uint32_t n = lhi_cpu_count_pieces(cpu);
-    for (uint32_t i = 0; i < cpu->microbatch * n; i++)
-        cpu->k->add(chunk->d_positions + lhi_cpu_piece_position(cpu, i % n) * h,
-                    d + i * cpu->piece * h, cpu->piece * h);
+    for (uint32_t i = 0; i < cpu->microbatch * n; i++) {
+        size_t at = lhi_cpu_piece_position(cpu, slot->first_position, i % n);
+        cpu->k->add(chunk->d_positions + at * h, d + i * cpu->piece * h,
+                    cpu->piece * h);
+    }
 }
 
 /* Computes the gradient of one weight-gradient item (a group of weights) for a
@@ -160,7 +162,8 @@ static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                 lhi_cpu_item *item)
 {
-    lhi_cpu_microbatch_state *slot = chunk->slots[item->done];
+    uint32_t m = lhi_cpu_nth_summed(cpu, item->done);
+    lhi_cpu_microbatch_state *slot = chunk->slots[m];
     run_item(cpu, chunk, item, slot);
     lhi_cpu_saved_activations *kept =
         lhi_cpu_is_layer_item(item) ? &slot->layers[item->layer] : NULL;
@@ -170,7 +173,7 @@ static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
         lhi_cpu_detach_offload_buffers(cpu, kept, chunk->offload[item->layer]);
     }
     if (--slot->items_left == 0) {
-        chunk->slots[item->done] = NULL;
+        chunk->slots[m] = NULL;
         slot->next = chunk->free;
         chunk->free = slot;
     }
@@ -195,13 +198,13 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
 static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
                               lh_error *err)
 {
-    uint32_t first = 0, n = lhi_cpu_part_items(chunk, part, &first), m;
-    while (lhi_cpu_part_is_due(chunk, first, n, cpu->n_microbatches, &m)) {
+    uint32_t first = 0, n = lhi_cpu_part_items(chunk, part, &first), nth;
+    while (lhi_cpu_part_is_due(cpu, chunk, first, n, &nth)) {
         LHI_TRY(lhi_cpu_request_part_gradients(cpu, chunk, part, err));
         for (uint32_t i = 0; i < n; i++)
             add_next_microbatch(cpu, chunk, &chunk->items[first + i]);
         lhi_cpu_reduce_partial_gradients(cpu, chunk, first, n);
-        cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, m);
+        cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, nth);
     }
     return LH_OK;
 }
@@ -215,7 +218,8 @@ static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     item->requested[microbatch] = true;
     if (chunk->shards_by_layer && cpu->hooks)
         return request_part(cpu, chunk, lhi_cpu_item_part(chunk, item), err);
-    while (item->done < cpu->n_microbatches && item->requested[item->done])
+    while (item->done < cpu->n_microbatches &&
+           item->requested[lhi_cpu_nth_summed(cpu, item->done)])
         add_next_microbatch(cpu, chunk, item);
     return LH_OK;
 }

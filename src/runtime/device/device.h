@@ -15,6 +15,7 @@
  *     cpu_attention.c         attention, forward and backward
  *     cpu_latent_attention.c  queries and keys from latents; per-head norms
  *     cpu_context_parallel.c  attention over ranks that share sequences
+ *     cpu_slices.c            keys and values of sliced sequences
  *     cpu_layer.c             products, norms; cpu_dropout.c
  *     cpu_backward.c          D
  *     cpu_tensor_parallel.c   collectives among ranks that share layers
@@ -121,11 +122,10 @@ typedef struct lhi_device_part_hooks {
                         uint32_t then, float **room, lh_error *err);
     /* gradients() returns a buffer for one microbatch's gradients of a part.
      * scatter() reports that they are complete and hands the buffer back to the
-     * caller. Microbatches are in order. */
+     * caller. `nth` counts the part's microbatches in this step. */
     lh_status (*gradients)(void *context, uint32_t chunk, uint32_t part,
                            float **room, lh_error *err);
-    void (*scatter)(void *context, uint32_t chunk, uint32_t part,
-                    uint32_t microbatch);
+    void (*scatter)(void *context, uint32_t chunk, uint32_t part, uint32_t nth);
     /* Reports a pass's end. */
     lh_status (*ended)(void *context, const lh_pass *pass, lh_error *err);
 } lhi_device_part_hooks;
@@ -256,9 +256,12 @@ typedef struct lhi_cpu_options {
     uint32_t microbatch;  /* sequences */
     uint32_t sequence;    /* tokens per sequence */
     uint32_t n_microbatches;
+    /* Slices of each sequence: microbatch q * n_slices + s is slice s of the
+     * q-th sequences. 0, 1: microbatches have whole sequences. */
+    uint32_t n_slices;
     uint32_t replica, n_replicas; /* data parallelism */
     /* With unequal microbatches: sequences per step over all replicas, and over
-     * the earlier ones. 0: microbatch * n_microbatches per replica. */
+     * the earlier ones. 0: as many in each replica. */
     uint64_t step_sequences, first_sequence;
     /* Context parallelism: this rank's index and the number of ranks that share
      * each sequence; 0, 0: none. Requires join(). */

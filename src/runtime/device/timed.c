@@ -5,6 +5,7 @@
 #include "runtime/device/timed.h"
 #include "base/fail.h"
 #include "base/realtime.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <stdlib.h>
 
@@ -13,29 +14,12 @@ typedef struct timed {
     lhi_device device;
     uint32_t n_chunks;
     lh_chunk *chunks;
+    lh_pipeline
+        durations; /* only what lhi_pass_duration() reads; these chunks */
     size_t message_bytes;
     int64_t slip_ns;
     lhi_timed_slips slips;
 } timed;
-
-/* Returns a pass's duration in ns. The parts of a split W add up exactly to the
- * whole. */
-static int64_t compute_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
-{
-    int64_t each = chunk->w_ns / pass->n_parts;
-    int64_t rest = chunk->w_ns % pass->n_parts;
-    switch (pass->kind) {
-    case LH_F:
-        return chunk->f_ns;
-    case LH_D:
-        return chunk->d_ns;
-    case LH_B:
-        return chunk->d_ns + chunk->w_ns;
-    default:
-        return each + rest * (pass->part + 1) / pass->n_parts -
-               rest * pass->part / pass->n_parts;
-    }
-}
 
 /* Frees the timed device (lhi_device_ops.close). */
 static void timed_close(lhi_device *device)
@@ -86,8 +70,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
         t->slips.lost_ns += late;
         span->start_ns = now;
     }
-    span->end_ns =
-        span->start_ns + compute_pass_duration(&t->chunks[pass->chunk], pass);
+    span->end_ns = span->start_ns + lhi_pass_duration(&t->durations, pass);
     if (span->end_ns > now)
         lhi_sleep_until(span->end_ns);
     return LH_OK;
@@ -165,6 +148,9 @@ void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline)
     timed *t = (timed *)device;
     for (uint32_t c = 0; c < t->n_chunks; c++)
         t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
+    t->durations = (lh_pipeline){.chunks = t->chunks,
+                                 .n_slices = pipeline->n_slices,
+                                 .slice_attention = pipeline->slice_attention};
 }
 
 const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk)

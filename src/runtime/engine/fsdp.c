@@ -353,10 +353,9 @@ static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
 }
 
-/* Device hook: queues the reduce-scatter of a part's gradients for a
+/* Device hook: queues the reduce-scatter of a part's gradients for its `nth`
  * microbatch and, after the chunk's last one, their sum over datacenters. */
-static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
-                          uint32_t microbatch)
+static void queue_scatter(void *of, uint32_t chunk, uint32_t part, uint32_t nth)
 {
     lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
@@ -370,7 +369,7 @@ static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
                                        .chunk = chunk,
                                        .part = part,
                                        .room = mine->at,
-                                       .accumulates = microbatch > 0,
+                                       .accumulates = nth > 0,
                                        .is_planned = is_last && !l->o.across &&
                                                      is_planned_last(l, chunk),
                                        .arrive_ns = &mine->arrive_ns},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's device. */
 #include "runtime/engine/job.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <stdlib.h>
 
@@ -38,7 +39,8 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
     bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
-    const uint64_t microbatches = x->n_half / x->n_chunks;
+    const uint32_t slices = lhi_pipeline_n_slices(job->pipeline);
+    const uint64_t groups = x->n_half / x->n_chunks / slices;
     uint32_t n = 0;
     if (!mine)
         return lhi_fail_nomem(err);
@@ -67,9 +69,9 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .n_microbatches = x->n_half / x->n_chunks,
         .replica = at.replica,
         .n_replicas = grid->replicas,
-        .step_sequences =
-            microbatches * lhi_job_count_sequences(m, grid->replicas),
-        .first_sequence = microbatches * lhi_job_count_sequences(m, at.replica),
+        .n_slices = slices,
+        .step_sequences = groups * lhi_job_count_sequences(m, grid->replicas),
+        .first_sequence = groups * lhi_job_count_sequences(m, at.replica),
         .context = at.context,
         .n_contexts = grid->context,
         .n_tensor = grid->tensor,

@@ -556,7 +556,7 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
                        lh_error *err)
 {
     lh_exec *x;
-    LHI_TRY(lhi_pipeline_require_plain_passes(
+    LHI_TRY(lhi_pipeline_require_separate_passes(
         pipeline, "execution (train, explain)", err));
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,

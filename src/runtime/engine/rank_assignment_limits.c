@@ -70,6 +70,9 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "activations are offloaded; plan without offload, and run "
                  "without host memory");
+    else if (lhi_pipeline_n_slices(job->pipeline) > 1)
+        snprintf(why, LHI_FIXED_REASON_BYTES,
+                 "sequences are in slices; plan without layout.slices");
     else if (lhi_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "

@@ -178,7 +178,8 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     return status;
 }
 
-/* Checks that the execution plan belongs to the pipeline. */
+/* Checks that the execution plan belongs to the pipeline, which has one
+ * direction and no overlapped pairs. */
 static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
                             lh_error *err)
 {
@@ -187,7 +188,9 @@ static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
         pipeline->n_resources != exec->n_links)
         return lhi_fail(err, LH_EINVAL,
                         "the execution plan belongs to another pipeline");
-    return LH_OK;
+    if (lhi_pipeline_is_bidirectional(pipeline))
+        return lhi_pipeline_require_one_direction(pipeline, "train", err);
+    return lhi_pipeline_require_separate_passes(pipeline, "train", err);
 }
 
 lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
@@ -197,7 +200,6 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job job = {.pipeline = pipeline, .exec = exec};
     job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
     LHI_TRY(check_plan(pipeline, exec, err));
-    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "train", err));
     LHI_TRY(check_options(options, &job.o, err));
     if (lh_pipeline_shares_links(pipeline, LH_NONE))
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -476,7 +478,6 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
 {
     lh_train_model m;
     LHI_TRY(check_plan(pipeline, exec, err));
-    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "train", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, model, err));
     lh_train_optimizer optimizer;
     if (m.optimizer) {

@@ -5,6 +5,7 @@
 #include "base/realtime.h"
 #include "base/text.h"
 #include "runtime/engine/resume.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -306,10 +307,11 @@ static void set_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
     const lh_exec *exec = t->o.exec;
+    const uint32_t slices = lhi_pipeline_n_slices(t->o.pipeline);
     const uint32_t job_options = ~0u << LHI_RECIPE_DROPOUT;
     t->recipe = (lhi_recipe){
         .global_batch = lhi_job_count_sequences(m, t->o.grid->replicas) *
-                        (exec->n_half / exec->n_chunks),
+                        (exec->n_half / exec->n_chunks / slices),
         .sequence = m->sequence,
         .seed = m->seed,
         .data = t->o.data_fingerprint,

@@ -35,6 +35,10 @@ double lhi_pipeline_slice_attention(const lh_pipeline *pipeline);
  * sequences; `what` names the function that does not support them. */
 lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
                                             const char *what, lh_error *err);
+/* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs; `what` names
+ * the function that does not support them. */
+lh_status lhi_pipeline_require_separate_passes(const lh_pipeline *pipeline,
+                                               const char *what, lh_error *err);
 /* Fails with LH_EUNSUPPORTED if the pipeline has two directions, overlapped
  * pairs or sliced sequences; `what` names the function that does not support
  * them. */

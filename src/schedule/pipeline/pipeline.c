@@ -725,8 +725,14 @@ lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
     if (pipeline->n_slices > 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s does not support sliced sequences (slices): the "
-                        "method seq1f1b does, and simulate and check",
+                        "method seq1f1b does, and simulate, check and train",
                         what);
+    return lhi_pipeline_require_separate_passes(pipeline, what, err);
+}
+
+lh_status lhi_pipeline_require_separate_passes(const lh_pipeline *pipeline,
+                                               const char *what, lh_error *err)
+{
     if (pipeline->overlap_f_b == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,

@@ -80,8 +80,8 @@ static double compute_utilisation(const lh_plan *plan, int64_t ns)
 }
 
 /* Fails if the run writes a profile that cannot represent it: unequal
- * microbatch sizes, or experts sliced over another number of ranks than the
- * layers. */
+ * microbatch sizes, sliced sequences, or experts sliced over another number of
+ * ranks than the layers. */
 static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
                                lh_error *err)
 {
@@ -92,6 +92,10 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a profile cannot record unequal microbatches: train "
                         "without writing one, or plan with one micro_batch");
+    if (run && run->profiles && plan->job->layout.slices)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a profile cannot record slices of sequences: train "
+                        "without writing one, or remove layout.slices");
     if (!run || !run->profiles || !plan->job->model->experts ||
         lh_layout_expert_tensor(l) == lh_layout_expert_tensor(&usual))
         return LH_OK;
