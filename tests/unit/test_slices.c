@@ -323,7 +323,9 @@ static void long_sequences_fit_in_slices(void)
         "layout: {tensor: 8, pipeline: 7, chunks_per_device: 1}\n", &err);
     CHECK(plan == NULL);
     CHECK_HAS(err.text, "or layout.slices: 16");
-    plan = plan_long("layout: {tensor: 8, pipeline: 7, slices: 16}\n", &err);
+    plan = plan_long("layout: {tensor: 8, pipeline: 7, slices: 16, "
+                     "framework: longhaul}\n",
+                     &err);
     CHECK_MSG(plan != NULL, "%s", err.text);
     if (plan) {
         lh_pipeline_desc d = {.size = sizeof d};

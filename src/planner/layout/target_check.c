@@ -576,7 +576,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
             target, err,
             "does not support activation offloading; remove "
             "training.offload");
-    if (job->layout.slices && target != LH_TARGET_ANY)
+    if (job->layout.slices && target != LH_TARGET_LONGHAUL &&
+        target != LH_TARGET_ANY)
         return fail_unsupported(target, err,
                                 "does not cut sequences; remove layout.slices");
     if (!has_bit(c->precisions, job->training.precision))

@@ -405,7 +405,8 @@ typedef enum memory_key {
 static bool cut_sequences(lh_job *job)
 {
     uint32_t k = MOST_SLICES, tokens = job->training.sequence;
-    if (job->layout.slices || job->target != LH_TARGET_ANY ||
+    if (job->layout.slices ||
+        (job->target != LH_TARGET_ANY && job->target != LH_TARGET_LONGHAUL) ||
         lhi_schedule_requested(job) != LHI_REQUEST_ANY ||
         job->layout.chunks_per_device > 1 || job->layout.context > 1 ||
         lhi_job_find_slice_obstacle(job))
