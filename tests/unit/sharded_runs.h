@@ -24,6 +24,7 @@ typedef struct setup {
     uint32_t tensor, expert, cut; /* 0: 1; cut: ranks that share one expert */
     uint32_t slices, sequence;    /* 0: whole sequences; SEQUENCE tokens */
     double dropout;
+    bool both_ways;                /* two directions: placement bd */
     const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
     double gradients, parameters;
     uint32_t scatter, forward, backward; /* buckets */
@@ -68,10 +69,11 @@ static inline lh_pipeline *make_pipeline(const setup *s)
         snprintf(slices, sizeof slices, "slices: {count: %u}\n", k);
     snprintf(text, sizeof text,
              "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
-             "devices: %u\n%suniform: {placement: loop, "
+             "devices: %u\n%suniform: {placement: %s, "
              "chunks_per_device: %u, F: 60, D: 60, W: 60}\n%s%s",
-             k * ALL_MICROBATCHES / s->replicas, s->stages,
-             s->split ? "" : "backward: joint\n", s->chunks, elastic, slices);
+             k * ALL_MICROBATCHES / s->replicas / (s->both_ways ? 2 : 1),
+             s->stages, s->split ? "" : "backward: joint\n",
+             s->both_ways ? "bd" : "loop", s->chunks, elastic, slices);
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
     return p;
 }
@@ -114,7 +116,7 @@ static inline lh_status train(const setup *s, const char *name,
     if (!p)
         return LH_EINVAL;
     model.tied_embeddings = s->tied;
-    uint32_t n = lh_pipeline_n_chunks(p);
+    uint32_t n = lh_pipeline_n_chunks(p) / (s->both_ways ? 2 : 1);
     for (uint32_t c = 0; c <= n; c++)
         first_layers[c] = LAYERS * c / n;
     for (uint32_t i = 0; i < LAYERS; i++)

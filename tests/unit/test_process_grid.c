@@ -6,9 +6,12 @@
 #include <string.h>
 
 static const lhi_grid grids[] = {
-    {1, 1, 1, 1, 1, 1}, {4, 1, 1, 1, 1, 1}, {3, 2, 1, 1, 1, 1},
-    {2, 1, 1, 4, 1, 1}, {2, 1, 3, 1, 1, 1}, {2, 3, 2, 2, 1, 2},
-    {1, 4, 1, 2, 4, 1}, {3, 2, 2, 2, 4, 2}, {2, 4, 2, 2, 2, 4},
+    {1, 1, 1, 1, 1, 1, false}, {4, 1, 1, 1, 1, 1, false},
+    {3, 2, 1, 1, 1, 1, false}, {2, 1, 1, 4, 1, 1, false},
+    {2, 1, 3, 1, 1, 1, false}, {2, 3, 2, 2, 1, 2, false},
+    {1, 4, 1, 2, 4, 1, false}, {3, 2, 2, 2, 4, 2, false},
+    {2, 4, 2, 2, 2, 4, false}, {4, 1, 1, 1, 1, 1, true},
+    {2, 3, 2, 2, 1, 1, true},
 };
 enum { N_GRIDS = sizeof grids / sizeof *grids, MOST = 64 };
 
@@ -32,7 +35,9 @@ static bool together(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r,
         [LHI_GRID_EXPERT_SLICES] = expert,
         [LHI_GRID_COPIES] = true,
     };
-    return a.device == b.device && same[kind];
+    bool mirror = g->mirrored && kind == LHI_GRID_DATA &&
+                  a.device + b.device + 1 == g->n_devices;
+    return (a.device == b.device || mirror) && same[kind];
 }
 
 static void check_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r)
@@ -51,7 +56,7 @@ static void check_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r)
 /* Members 1, 2 and 3 out of four; three of them are on one node. */
 static void those_on_a_node_come_first(void)
 {
-    const lhi_grid g = {2, 4, 1, 1, 4, 1};
+    const lhi_grid g = {2, 4, 1, 1, 4, 1, false};
     const uint32_t nodes[] = {0, 1, 0, 0, 2, 2, 2, 3};
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t ranks[] = {0, 2, 4, 6}, mine = i;
@@ -90,7 +95,7 @@ static void groups_are_those_alike(void)
  * groups are inside the data-parallel ranks. */
 static void numbers_as_megatron(void)
 {
-    const lhi_grid g = {1, 2, 2, 2, 2, 1};
+    const lhi_grid g = {1, 2, 2, 2, 2, 1, false};
     uint32_t ranks[MOST];
     static const uint32_t of_5[LHI_N_GRID_KINDS][8] = {
         [LHI_GRID_TENSOR] = {4, 5},
@@ -115,12 +120,13 @@ static void refuses(void)
         lhi_grid grid;
         const char *why;
     } bad[] = {
-        {{1, 1, 1, 0, 1, 1}, "a parallel degree of 0 must be"},
-        {{1, 5000, 1, 1, 1, 1}, "a parallel degree of 5000 must be"},
-        {{64, 8, 4, 4, 1, 1}, "64 devices, 8 replicas, context 4 and tensor 4"},
-        {{2, 2, 1, 2, 3, 1},
+        {{1, 1, 1, 0, 1, 1, false}, "a parallel degree of 0 must be"},
+        {{1, 5000, 1, 1, 1, 1, false}, "a parallel degree of 5000 must be"},
+        {{64, 8, 4, 4, 1, 1, false},
+         "64 devices, 8 replicas, context 4 and tensor 4"},
+        {{2, 2, 1, 2, 3, 1, false},
          "4 ranks of a device are not a multiple of expert 3"},
-        {{2, 2, 1, 2, 2, 4}, "expert 2 times expert_tensor 4"},
+        {{2, 2, 1, 2, 2, 4, false}, "expert 2 times expert_tensor 4"},
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         lh_error err = {0};

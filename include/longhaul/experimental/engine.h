@@ -389,7 +389,8 @@ typedef struct lh_train_model {
     const lh_model *model;
     /* Chunk c of the pipeline has layers first_layers[c] to first_layers[c + 1]
      * - 1. The first chunk also has the embedding; the last one has the head
-     * and the multi-token prediction modules. */
+     * and the multi-token prediction modules. In a bidirectional pipeline only
+     * the first half of the chunks counts; the others are their copies. */
     const uint32_t *first_layers;
     /* Recomputed parts per layer, then per multi-token prediction module
      * (lh_model.mtp_layers): bits 1 << lh_layer_part. The forward frees these

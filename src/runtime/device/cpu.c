@@ -33,13 +33,13 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
                         "%" PRIu64 ", and there must be microbatches",
                         MAX_ROWS, rows);
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->n_chunks == 0 ||
-        o->first_layers[0] != 0 ||
-        o->first_layers[o->n_chunks] != o->model->layers)
+        (o->bidirectional && o->n_chunks % 2 != 0) || o->first_layers[0] != 0 ||
+        o->first_layers[lhi_cpu_count_model_chunks(o)] != o->model->layers)
         return lhi_fail(err, LH_EINVAL,
                         "the chunks do not cover layers 0..%u, or replica %u "
                         "of %u does not exist",
                         o->model->layers, o->replica, o->n_replicas);
-    for (uint32_t c = 0; c < o->n_chunks; c++)
+    for (uint32_t c = 0; c < lhi_cpu_count_model_chunks(o); c++)
         if (o->first_layers[c] > o->first_layers[c + 1])
             return lhi_fail(err, LH_EINVAL, "chunk %u ends before it begins",
                             c);
@@ -47,12 +47,14 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     LHI_TRY(lhi_cpu_check_slices(o, err));
     LHI_TRY(lhi_cpu_check_tensor_parallel(o, err));
     LHI_TRY(lhi_cpu_check_expert_parallel(o, err));
-    for (uint32_t i = 0; i < o->n_mine; i++)
+    for (uint32_t i = 0; i < o->n_mine; i++) {
         if (o->mine[i] >= o->n_chunks)
             return lhi_fail(err, LH_EINVAL, "chunk %u does not exist",
                             o->mine[i]);
-        else if (!o->data && (o->mine[i] == 0 || o->mine[i] + 1 == o->n_chunks))
+        lhi_cpu_chunk chunk = lhi_cpu_init_chunk(o, i);
+        if (!o->data && (chunk.is_first || chunk.is_last))
             return lhi_fail(err, LH_EINVAL, "chunk %u needs data", o->mine[i]);
+    }
     return LH_OK;
 }
 
@@ -91,7 +93,8 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_scratch_width(cpu), d = cpu->head_dim;
     size_t all = (size_t)cpu->max_rows * cpu->max_choices,
-           beside = lhi_cpu_second_scratch_width(cpu);
+           beside = lhi_cpu_second_scratch_width(cpu),
+           losses = (size_t)cpu->n_microbatches * cpu->n_directions;
     cpu->logit_rows = LOGITS_PER_BLOCK / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -123,9 +126,9 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
               LHI_NEW(mem, int32_t, cpu->whole_sequence + 1 + cpu->modules)) ||
         (cpu->modules &&
          (!(cpu->carried = lhi_cpu_alloc_floats(mem, cpu->r, cpu->h)) ||
-          !(cpu->module_losses = LHI_NEW(mem, double, cpu->n_microbatches)))) ||
-        !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
-        !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
+          !(cpu->module_losses = LHI_NEW(mem, double, losses)))) ||
+        !(cpu->losses = LHI_NEW(mem, double, losses)) ||
+        !(cpu->has_loss = LHI_NEW(mem, bool, losses)))
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -188,7 +191,8 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
                             bool backward)
 {
     const lhi_cpu *cpu = as_cpu(device);
-    if (backward ? chunk == 0 : chunk + 1 == cpu->n_chunks)
+    uint32_t n = cpu->n_chunks / cpu->n_directions;
+    if (backward ? chunk % n == 0 : chunk % n + 1 == n)
         return 0;
     return (size_t)cpu->n_sent * cpu->h * sizeof(float);
 }
@@ -204,7 +208,8 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     lhi_cpu_reset_copies(cpu);
     cpu->step = step;
     cpu->kind = kind;
-    memset(cpu->has_loss, 0, n * sizeof *cpu->has_loss);
+    memset(cpu->has_loss, 0,
+           (size_t)n * cpu->n_directions * sizeof *cpu->has_loss);
     for (uint32_t i = 0; i < cpu->n_local_chunks; i++) {
         lhi_cpu_chunk *chunk = &cpu->local_chunks[i];
         memset(chunk->forward_done, 0, n * sizeof *chunk->forward_done);
@@ -255,6 +260,7 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
         return lhi_fail(err, LH_EINVAL,
                         "chunk %u, microbatch %u: the pass has no message",
                         pass->chunk, m);
+    cpu->first_microbatch = chunk->direction * cpu->n_microbatches;
     switch (pass->kind) {
     case LH_F:
         return lhi_cpu_run_forward(cpu, chunk, m, in, out, err);
@@ -303,8 +309,10 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     *tokens = 0;
     /* Tensor-parallel ranks compute the same loss, so only rank 0 reports it.
      */
-    *has = find_chunk(cpu, cpu->n_chunks - 1) != NULL && cpu->tensor_rank == 0;
-    for (uint32_t m = 0; m < cpu->n_microbatches; m++)
+    *has = false;
+    for (uint32_t i = 0; i < cpu->n_local_chunks; i++)
+        *has = *has || (cpu->local_chunks[i].is_last && cpu->tensor_rank == 0);
+    for (uint32_t m = 0; m < cpu->n_microbatches * cpu->n_directions; m++)
         if (cpu->has_loss[m]) {
             *sum += cpu->losses[m];
             *tokens += cpu->t;
@@ -318,7 +326,8 @@ static double modules_loss(const lhi_device *device)
 {
     const lhi_cpu *cpu = as_cpu(device);
     double sum = 0;
-    for (uint32_t m = 0; cpu->module_losses && m < cpu->n_microbatches; m++)
+    for (uint32_t m = 0;
+         cpu->module_losses && m < cpu->n_microbatches * cpu->n_directions; m++)
         sum += cpu->has_loss[m] ? cpu->module_losses[m] : 0;
     return sum;
 }
@@ -526,8 +535,8 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->replica = o->replica;
     cpu->n_replicas = o->n_replicas;
     cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
-    const uint64_t own =
-        (uint64_t)cpu->microbatch * o->n_microbatches / cpu->n_slices;
+    const uint64_t own = (uint64_t)cpu->microbatch * o->n_microbatches *
+                         cpu->n_directions / cpu->n_slices;
     cpu->step_sequences =
         o->step_sequences ? o->step_sequences : own * o->n_replicas;
     cpu->first_sequence =

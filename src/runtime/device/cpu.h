@@ -218,6 +218,7 @@ typedef struct lhi_cpu_item {
  */
 typedef struct lhi_cpu_chunk {
     uint32_t chunk, first_layer, n_layers;
+    uint32_t direction; /* 1: a copy in the other direction */
     uint32_t n_modules; /* last chunk: modules after its layers */
     bool is_first, is_last;
     float *values, *gradients; /* start of the chunk's arrays */
@@ -379,12 +380,16 @@ typedef struct lhi_cpu {
     uint32_t replica, n_replicas;
     float epsilon;
     uint32_t n_chunks, n_local_chunks;
+    uint32_t n_directions;
+    /* In losses and among the samples: index of the first microbatch of the
+     * current pass's direction. */
+    uint32_t first_microbatch;
     lhi_cpu_chunk *local_chunks;
     uint64_t step;
     lhi_step_kind kind;
     float loss_scale;      /* 1 / tokens of the global batch */
-    double *losses;        /* per microbatch */
-    double *module_losses; /* per microbatch: mean over modules; or NULL */
+    double *losses;        /* per microbatch of each direction */
+    double *module_losses; /* the same: mean over modules; or NULL */
     bool *has_loss;
     float *all_cosines, *all_sines; /* [key_rows][rope_dim / 2] */
     float *cosines, *sines;         /* ... from the current slice on */
@@ -431,6 +436,12 @@ uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
  * range. */
 uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk);
+/* Counts the chunks that hold the model once: without the copies in the other
+ * direction. */
+static inline uint32_t lhi_cpu_count_model_chunks(const lhi_cpu_options *o)
+{
+    return o->bidirectional ? o->n_chunks / 2 : o->n_chunks;
+}
 /* Returns the description of the device's i-th chunk with only its model-wide
  * index, layer range, and ends of the model set. */
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *options, uint32_t i);

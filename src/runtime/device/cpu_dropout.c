@@ -16,7 +16,8 @@ bool lhi_cpu_has_dropout(const lhi_cpu *cpu)
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch)
 {
     return cpu->step * cpu->step_sequences + cpu->first_sequence +
-           (uint64_t)(microbatch / cpu->n_slices) * cpu->microbatch;
+           ((uint64_t)cpu->first_microbatch + microbatch / cpu->n_slices) *
+               cpu->microbatch;
 }
 
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch)

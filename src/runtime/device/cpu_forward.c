@@ -180,10 +180,11 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     bool trains = cpu->kind == LHI_STEP_TRAIN;
     uint32_t modules = trains ? chunk->n_modules : 0;
     LHI_TRY(read_tokens(cpu, microbatch, slot->targets, 1, 1 + modules, err));
-    cpu->losses[microbatch] = lhi_cpu_head_loss(
+    uint32_t at = cpu->first_microbatch + microbatch;
+    cpu->losses[at] = lhi_cpu_head_loss(
         cpu, chunk->norm, chunk->head, slot->x[chunk->n_layers], slot->normed,
         slot->inv, slot->logits, slot->targets, trains ? cpu->loss_scale : 0);
-    cpu->has_loss[microbatch] = true;
+    cpu->has_loss[at] = true;
     double loss = 0;
     for (uint32_t k = 0; k < modules; k++) {
         lhi_cpu_mtp_join(cpu, chunk, slot, microbatch, k);
@@ -192,7 +193,7 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         loss += lhi_cpu_mtp_loss(cpu, chunk, slot, k);
     }
     if (modules)
-        cpu->module_losses[microbatch] = loss / modules;
+        cpu->module_losses[at] = loss / modules;
     return LH_OK;
 }
 

@@ -166,6 +166,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     bound_choices(cpu);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
+    cpu->n_directions = o->bidirectional ? 2 : 1;
     cpu->block = cpu->key_rows > 1024 ? 128 : 64;
 }
 
@@ -599,6 +600,7 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double dropped =
         cpu->drop_threshold ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) : 0;
     double beside = (double)lhi_cpu_second_scratch_width(cpu);
+    double losses = (double)cpu->n_microbatches * cpu->n_directions;
     if (cpu->bf16)
         dropped += lhi_cpu_float_bytes((double)lhi_cpu_count_bf16_floats(cpu));
     if (beside > 0)
@@ -613,17 +615,19 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(s * cpu->value_dim) +
            lhi_cpu_float_bytes(block) +
            (cpu->whole_sequence + 1.0 + cpu->modules) * sizeof(int32_t) +
-           cpu->n_microbatches * (sizeof(double) + sizeof(bool)) +
+           losses * (sizeof(double) + sizeof(bool)) +
            (cpu->modules ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) +
-                               cpu->n_microbatches * sizeof(double)
+                               losses * sizeof(double)
                          : 0);
 }
 
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *o, uint32_t i)
 {
-    uint32_t c = o->mine[i], first = o->first_layers[c];
-    bool is_last = c + 1 == o->n_chunks;
-    return (lhi_cpu_chunk){.chunk = c,
+    uint32_t n = lhi_cpu_count_model_chunks(o), c = o->mine[i] % n;
+    uint32_t first = o->first_layers[c];
+    bool is_last = c + 1 == n;
+    return (lhi_cpu_chunk){.chunk = o->mine[i],
+                           .direction = o->mine[i] / n,
                            .first_layer = first,
                            .n_layers = o->first_layers[c + 1] - first,
                            .n_modules = is_last ? o->model->mtp_layers : 0,
@@ -695,9 +699,9 @@ lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *o,
                                               uint32_t i)
 {
     lhi_cpu cpu = {0};
-    uint32_t c = o->mine[i], first = o->first_layers[c];
-    uint32_t n = o->first_layers[c + 1] - first;
-    bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
+    const lhi_cpu_chunk chunk = lhi_cpu_init_chunk(o, i);
+    uint32_t first = chunk.first_layer, n = chunk.n_layers;
+    bool is_first = chunk.is_first, is_last = chunk.is_last;
     lhi_cpu_compute_shape(&cpu, o);
     double front =
         is_first ? count_model_chunk_values(&cpu, 0, 0, true, false) : 0;

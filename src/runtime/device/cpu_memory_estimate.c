@@ -390,11 +390,11 @@ double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
                                       uint32_t i)
 {
     double bytes = 0;
-    uint32_t c = options->mine[i];
+    const lhi_cpu_chunk chunk = lhi_cpu_init_chunk(options, i);
+    const uint32_t first = chunk.first_layer, end = first + chunk.n_layers;
     dry_run k = {.mem = NULL};
     lhi_cpu_compute_shape(&k.cpu, options);
-    for (uint32_t layer = options->first_layers[c];
-         options->offload && layer < options->first_layers[c + 1]; layer++) {
+    for (uint32_t layer = first; options->offload && layer < end; layer++) {
         uint32_t again = options->recompute ? options->recompute[layer] : 0;
         uint32_t away = options->offload[layer] ? LH_PART_ALL & ~again : 0;
         bool moe = lh_model_layer_is_moe(options->model, layer);

@@ -118,6 +118,17 @@ static void store_tensor_addresses(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
     *places[role][1] = t->gradient;
 }
 
+/* Returns the chunk with the other copy of a tied embedding that `chunk` has:
+ * the last or, with `last` false, the first chunk. With two directions it is
+ * that of the other direction, which is on the same device. */
+static uint32_t find_end(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                         bool last)
+{
+    uint32_t n = cpu->n_chunks / cpu->n_directions;
+    bool is_copy = cpu->n_directions > 1 && chunk->direction == 0;
+    return is_copy * n + (last ? n - 1 : 0);
+}
+
 /* Adds the model's tensor `index` to the chunk if this rank has it, and
  * initialises it. Norm weights start at 1, biases at 0. `layer` is chunk-local
  * and ignored for tensors outside layers. */
@@ -152,9 +163,9 @@ static void make_tensor(tensor_builder *m, uint32_t index, uint32_t layer)
     };
     m->at += tensor->n;
     if (m->cpu->embeds_twice && of.role == LHI_ROLE_EMBEDDING) {
-        tensor->tied_chunk = m->cpu->n_chunks - 1;
+        tensor->tied_chunk = find_end(m->cpu, chunk, true);
     } else if (of.is_tied_copy) {
-        tensor->tied_chunk = 0;
+        tensor->tied_chunk = find_end(m->cpu, chunk, false);
         tensor->is_head = true;
         index = 0; /* same values as the embedding */
     }

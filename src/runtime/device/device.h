@@ -236,9 +236,12 @@ typedef struct lhi_cpu_options {
     double norm_epsilon, rope_theta; /* 0: defaults, 1e-5 and 10000 */
     /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (possibly
      * none). Chunk 0 also has the embedding, the last one the final norm and
-     * head. */
+     * head. In a bidirectional pipeline the second half of the chunks are
+     * copies of the first half, in order, with microbatches of their own:
+     * microbatch m of the copies has the samples of m + n_microbatches. */
     uint32_t n_chunks;
-    const uint32_t *first_layers; /* n_chunks + 1; copied */
+    bool bidirectional;
+    const uint32_t *first_layers; /* copies excluded, and the end; copied */
     uint32_t n_mine;
     const uint32_t *mine; /* this device's chunks; copied */
     /* Recomputation by model layer: parts that F does not keep and D

@@ -14,8 +14,7 @@ typedef struct timed {
     lhi_device device;
     uint32_t n_chunks;
     lh_chunk *chunks;
-    lh_pipeline
-        durations; /* only what lhi_pass_duration() reads; these chunks */
+    lh_pipeline shape; /* its chunks, directions and slices */
     size_t message_bytes;
     int64_t slip_ns;
     lhi_timed_slips slips;
@@ -35,7 +34,8 @@ static size_t timed_message_bytes(const lhi_device *device, uint32_t chunk,
                                   bool backward)
 {
     const timed *t = (const timed *)device;
-    bool is_end = backward ? chunk == 0 : chunk + 1 == t->n_chunks;
+    bool is_end = backward ? lhi_is_first_chunk(&t->shape, chunk)
+                           : lhi_is_last_chunk(&t->shape, chunk);
     return is_end ? 0 : t->message_bytes;
 }
 
@@ -70,7 +70,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
         t->slips.lost_ns += late;
         span->start_ns = now;
     }
-    span->end_ns = span->start_ns + lhi_pass_duration(&t->durations, pass);
+    span->end_ns = span->start_ns + lhi_pass_duration(&t->shape, pass);
     if (span->end_ns > now)
         lhi_sleep_until(span->end_ns);
     return LH_OK;
@@ -148,9 +148,11 @@ void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline)
     timed *t = (timed *)device;
     for (uint32_t c = 0; c < t->n_chunks; c++)
         t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
-    t->durations = (lh_pipeline){.chunks = t->chunks,
-                                 .n_slices = pipeline->n_slices,
-                                 .slice_attention = pipeline->slice_attention};
+    t->shape = (lh_pipeline){.chunks = t->chunks,
+                             .n_chunks = t->n_chunks,
+                             .bidirectional = pipeline->bidirectional,
+                             .n_slices = pipeline->n_slices,
+                             .slice_attention = pipeline->slice_attention};
 }
 
 const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk)

@@ -39,8 +39,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
     bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
-    const uint32_t slices = lhi_pipeline_n_slices(job->pipeline);
-    const uint64_t groups = x->n_half / x->n_chunks / slices;
+    const uint64_t groups = lhi_pipeline_count_sequence_groups(job->pipeline);
     uint32_t n = 0;
     if (!mine)
         return lhi_fail_nomem(err);
@@ -54,6 +53,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .norm_epsilon = lh_model_norm_epsilon(m->model),
         .rope_theta = lh_model_rope_theta(m->model),
         .n_chunks = x->n_chunks,
+        .bidirectional = lhi_pipeline_is_bidirectional(job->pipeline),
         .first_layers = m->first_layers,
         .recompute = m->recompute,
         .offload = m->offload,
@@ -69,7 +69,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .n_microbatches = x->n_half / x->n_chunks,
         .replica = at.replica,
         .n_replicas = grid->replicas,
-        .n_slices = slices,
+        .n_slices = lhi_pipeline_n_slices(job->pipeline),
         .step_sequences = groups * lhi_job_count_sequences(m, grid->replicas),
         .first_sequence = groups * lhi_job_count_sequences(m, at.replica),
         .context = at.context,

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "runtime/transport/handshake.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <stdlib.h>
 
@@ -222,7 +223,8 @@ static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(digest_rank(sum, job->exec, r, err));
     if (job->model)
-        digest_model(sum, job->model, job->exec->n_chunks);
+        digest_model(sum, job->model,
+                     lhi_pipeline_count_model_chunks(job->pipeline));
     for (uint32_t i = 0; job->model && job->model->sites &&
                          i < job->exec->n_ranks * job->grid.replicas;
          i++)

@@ -560,9 +560,9 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
         pipeline, "execution (train, explain)", err));
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "explain supports two directions (placement bd) only "
-                        "without data-parallel communication, and train does "
-                        "not support them; remove data_parallel");
+                        "explain and train support two directions (placement "
+                        "bd) only without data-parallel communication; remove "
+                        "data_parallel");
     LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
     lh_status status = lhi_exec_check_deadlock(x, err);
     if (status != LH_OK) {

@@ -73,7 +73,7 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
     case LHI_GRID_CONTEXT:
         return g->context;
     case LHI_GRID_DATA:
-        return g->replicas * g->context;
+        return g->replicas * g->context * (g->mirrored ? 2 : 1);
     case LHI_GRID_EXPERT:
         return g->expert;
     case LHI_GRID_EXPERT_TENSOR:
@@ -113,9 +113,30 @@ static uint32_t get_stride(const lhi_grid *g, lhi_grid_group_kind kind)
     }
 }
 
+/* Lists the data-parallel group of a grid whose devices have mirrors: in each
+ * copy, the device with the lower number first. Returns the index of `rank`. */
+static uint32_t find_mirrored_group(const lhi_grid *g, uint32_t rank,
+                                    uint32_t *ranks)
+{
+    lhi_grid plain = *g;
+    uint32_t device = rank % g->n_devices, mirror = g->n_devices - 1 - device;
+    uint32_t low = device < mirror ? device : mirror;
+    plain.mirrored = false;
+    uint32_t n = lhi_grid_group_size(&plain, LHI_GRID_DATA);
+    uint32_t mine = lhi_grid_find_group(&plain, LHI_GRID_DATA, rank, ranks);
+    for (uint32_t i = n; i-- > 0;) {
+        uint32_t first = ranks[i] - device;
+        ranks[2 * i] = first + low;
+        ranks[2 * i + 1] = first + g->n_devices - 1 - low;
+    }
+    return 2 * mine + (device != low);
+}
+
 uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
                              uint32_t rank, uint32_t *ranks)
 {
+    if (g->mirrored && kind == LHI_GRID_DATA)
+        return find_mirrored_group(g, rank, ranks);
     uint32_t n = lhi_grid_group_size(g, kind), stride = get_stride(g, kind);
     uint32_t run = get_run_length(g, kind), copy = rank / g->n_devices;
     uint32_t mine = copy / stride % (n / run), at = copy % run;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run's process grid. A pipeline copy has one rank per device. There are
  * replicas * context * tensor copies, which follow the same schedule; a rank's
- * messages stay within its copy. Counterparts (ranks of one device in different
- * copies) form the groups that compute together.
+ * messages stay within its copy. Counterparts (ranks of one device, or of a
+ * device and its mirror, in different copies) form the groups that compute
+ * together.
  *
  * Copies are numbered tensor first, then context, then replica, as in
  * Megatron-LM; rank r is device r % n_devices in copy r / n_devices. Expert
@@ -13,6 +14,7 @@
 
 #include <longhaul/status.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The parallel degrees. */
@@ -20,6 +22,9 @@ typedef struct lhi_grid {
     uint32_t n_devices; /* pipeline devices */
     uint32_t replicas, context, tensor;
     uint32_t expert, expert_tensor;
+    /* Two directions (placement bd): devices d and n_devices - 1 - d have the
+     * same parameters, so the data-parallel group contains both. */
+    bool mirrored;
 } lhi_grid;
 
 /* A rank's coordinates in the grid. */
@@ -33,7 +38,7 @@ typedef struct lhi_grid_coords {
 typedef enum lhi_grid_group_kind {
     LHI_GRID_TENSOR,
     LHI_GRID_CONTEXT,
-    LHI_GRID_DATA,          /* sum gradients: replicas and contexts */
+    LHI_GRID_DATA,          /* sum gradients: replicas, contexts, mirrors */
     LHI_GRID_EXPERT,        /* hold different experts */
     LHI_GRID_EXPERT_TENSOR, /* hold slices of the same experts */
     LHI_GRID_EXPERT_DATA,   /* hold the same slices of the same experts */
@@ -64,6 +69,7 @@ uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
 /* Lists the ranks of the group of kind `kind` that contains `rank` in ascending
  * order, ranks[0..size-1]. Returns the index of `rank` in it. */
+
 uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind,
                              uint32_t rank, uint32_t *ranks);
 /* Moves the members on the node of ranks[*mine] to the front and updates *mine.

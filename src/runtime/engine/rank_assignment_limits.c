@@ -42,6 +42,10 @@ static void find_migration_obstacle(const lhi_job *job,
                  "gradients are sharded over replicas (ZeRO %d); plan with "
                  "zero: 1",
                  m->sharded_parameters > 0 ? 3 : 2);
+    else if (g->mirrored)
+        snprintf(why, LHI_FIXED_REASON_BYTES,
+                 "the pipeline has two directions; use placement ud, loop or "
+                 "wave");
     else if (job->o.enforces_memory)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "memory limits are enforced, and a migration needs memory for "
@@ -70,6 +74,10 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "activations are offloaded; plan without offload, and run "
                  "without host memory");
+    else if (lhi_pipeline_is_bidirectional(job->pipeline))
+        snprintf(why, LHI_FIXED_REASON_BYTES,
+                 "the pipeline has two directions; use placement ud, loop or "
+                 "wave");
     else if (lhi_pipeline_n_slices(job->pipeline) > 1)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "sequences are in slices; plan without layout.slices");

@@ -178,8 +178,8 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     return status;
 }
 
-/* Checks that the execution plan belongs to the pipeline, which has one
- * direction and no overlapped pairs. */
+/* Checks that the execution plan belongs to the pipeline, which has no
+ * overlapped pairs. */
 static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
                             lh_error *err)
 {
@@ -188,8 +188,6 @@ static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
         pipeline->n_resources != exec->n_links)
         return lhi_fail(err, LH_EINVAL,
                         "the execution plan belongs to another pipeline");
-    if (lhi_pipeline_is_bidirectional(pipeline))
-        return lhi_pipeline_require_one_direction(pipeline, "train", err);
     return lhi_pipeline_require_separate_passes(pipeline, "train", err);
 }
 
@@ -198,7 +196,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
                          lh_error *err)
 {
     lhi_job job = {.pipeline = pipeline, .exec = exec};
-    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
+    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1, false};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
     if (lh_pipeline_shares_links(pipeline, LH_NONE))
@@ -266,9 +264,9 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
     return lhi_data_open(&with, out, err);
 }
 
-/* Checks the training options: model, layer partition, data and recomputed
- * parts. */
-static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
+/* Checks the training options: model, its partition into n_chunks chunks, data
+ * and recomputed parts. */
+static lh_status check_model(const lh_train_model *m, uint32_t n_chunks,
                              lh_error *err)
 {
     if (!m->model || !m->first_layers || !m->data || m->micro_batch == 0 ||
@@ -276,7 +274,7 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
         return lhi_fail(err, LH_EINVAL,
                         "training needs a model, its layers' chunks, data, a "
                         "microbatch and a sequence");
-    uint32_t n = exec->n_chunks;
+    uint32_t n = n_chunks;
     bool rises =
         m->first_layers[0] == 0 && m->first_layers[n] == m->model->layers;
     for (uint32_t c = 0; c < n; c++)
@@ -316,7 +314,37 @@ static lh_status set_grid(lhi_job *job, lh_error *err)
                     .expert_tensor = m->expert_tensor};
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
+    g->mirrored = lhi_pipeline_is_bidirectional(job->pipeline);
     return lhi_grid_check(g, err);
+}
+
+/* Checks that the cpu device supports a pipeline with two directions: devices d
+ * and n - 1 - d form a group of two replicas of the same two chunks. */
+static lh_status check_directions(const lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    const lhi_grid *g = &job->grid;
+    const char *with = g->tensor * g->context > 1 ? "tensor or context above 1"
+                       : m->model->experts        ? "experts"
+                       : m->sharded_gradients > 0 ? "ZeRO 2 or 3"
+                       : m->sites                 ? "replicas grouped by site"
+                       : job->o.profiles          ? "a profile of the run"
+                                                  : NULL;
+    if (!g->mirrored)
+        return LH_OK;
+    if (lhi_pipeline_placement(job->pipeline) != LH_PLACEMENT_BD ||
+        g->n_devices % 2 != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device trains two directions (bidirectional) "
+                        "only with placement bd on an even number of devices, "
+                        "not on %" PRIu32,
+                        g->n_devices);
+    if (with)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device does not train two directions "
+                        "(placement bd) with %s",
+                        with);
+    return LH_OK;
 }
 
 /* Checks that the pipeline has offload times exactly if the model offloads
@@ -337,6 +365,7 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
         const lhi_cpu_options o = {.model = m->model,
                                    .first_layers = m->first_layers,
                                    .n_chunks = job->exec->n_chunks,
+                                   .bidirectional = job->grid.mirrored,
                                    .n_mine = 1,
                                    .mine = &c,
                                    .recompute = m->recompute,
@@ -485,7 +514,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
             LHI_OPTIONS_COPY(lh_train_optimizer, &optimizer, m.optimizer, err));
         m.optimizer = &optimizer;
     }
-    LHI_TRY(check_model(&m, exec, err));
+    LHI_TRY(check_model(&m, lhi_pipeline_count_model_chunks(pipeline), err));
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,
                    .emulates = m.emulate_links,
@@ -500,6 +529,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job_launch_kind place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_LAUNCHED;
     LHI_TRY(set_grid(&job, err));
+    LHI_TRY(check_directions(&job, err));
     LHI_TRY(check_collectives(&job, err));
     LHI_TRY(check_offload(&job, err));
     LHI_TRY(lhi_job_check_limits(&job, exec, err));

@@ -2,6 +2,7 @@
 #include "runtime/engine/training_internal.h"
 
 #include "base/realtime.h"
+#include "schedule/pipeline/accessors.h"
 
 /* Returns the first message tag of a chunk's all-gather or, with is_scatter,
  * its reduce-scatter in a step. */
@@ -11,11 +12,13 @@ static uint64_t make_data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 }
 
 /* Returns the number of a chunk's bucket for tags: first the chunks, then the
- * chunks' expert buckets. */
+ * chunks' expert buckets. A chunk and its copy in the other direction have the
+ * same number. */
 static uint32_t get_chunk_number(const lhi_training *t, uint32_t chunk,
                                  lhi_train_bucket_kind bucket)
 {
-    return chunk + bucket * t->o.exec->n_chunks;
+    return chunk % lhi_pipeline_count_model_chunks(t->o.pipeline) +
+           bucket * t->o.exec->n_chunks;
 }
 
 /* Returns the first message tag of sum number `number` over datacenters in step

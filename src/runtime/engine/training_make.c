@@ -101,10 +101,14 @@ static void after_last_pass(void *of, uint32_t chunk)
 
 /* Switches to the execution plan `exec`: stores the order of the chunks'
  * gathers and scatters. Every plan has each chunk once in both lists, so their
- * size suffices. */
+ * size suffices. With two directions a device and its mirror use the order of
+ * the one with the lower number; each has the other's copies. */
 void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
 {
-    const lhi_exec_rank *program = &exec->ranks[t->o.stage];
+    const uint32_t mirror = exec->n_ranks - 1 - t->o.stage;
+    const bool follows = t->o.grid->mirrored && mirror < t->o.stage;
+    const lhi_exec_rank *program = &exec->ranks[follows ? mirror : t->o.stage];
+    const uint32_t half = follows ? exec->n_chunks / 2 : 0;
     uint32_t gathers = 0, scatters = 0;
     if (t->fsdp)
         lhi_fsdp_set_plan(t->fsdp, exec);
@@ -113,10 +117,11 @@ void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
+        const uint32_t chunk = (pass->pass.chunk + half) % exec->n_chunks;
         if (pass->is_first)
-            t->gathers[gathers++] = pass->pass.chunk;
+            t->gathers[gathers++] = chunk;
         if (pass->is_last)
-            t->scatters[scatters++] = pass->pass.chunk;
+            t->scatters[scatters++] = chunk;
     }
     pthread_mutex_unlock(&t->lock);
 }
@@ -306,12 +311,10 @@ static uint32_t list_given(const lh_train_optimizer *how)
 static void set_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
-    const lh_exec *exec = t->o.exec;
-    const uint32_t slices = lhi_pipeline_n_slices(t->o.pipeline);
     const uint32_t job_options = ~0u << LHI_RECIPE_DROPOUT;
     t->recipe = (lhi_recipe){
         .global_batch = lhi_job_count_sequences(m, t->o.grid->replicas) *
-                        (exec->n_half / exec->n_chunks / slices),
+                        lhi_pipeline_count_sequence_groups(t->o.pipeline),
         .sequence = m->sequence,
         .seed = m->seed,
         .data = t->o.data_fingerprint,

@@ -15,6 +15,15 @@ bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
  * with microbatches of its own. */
 bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline);
 
+/* Counts the groups of sequences that an iteration processes: the microbatches,
+ * of both directions in a bidirectional pipeline; with slices, 1 / n_slices of
+ * them. */
+uint32_t lhi_pipeline_count_sequence_groups(const lh_pipeline *pipeline);
+
+/* Counts the chunks that hold the model once: half of them in a bidirectional
+ * pipeline. */
+uint32_t lhi_pipeline_count_model_chunks(const lh_pipeline *pipeline);
+
 /* Returns the duration of an overlapped F and B, relative to their sum; 0: no
  * overlapped pairs. */
 double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline);

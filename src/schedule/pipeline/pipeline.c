@@ -751,7 +751,7 @@ lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
         err, LH_EUNSUPPORTED,
         "%s does not support two directions (placement bd): the "
         "methods dualpipe, chimera, greedy, gpipe and optimal do, and "
-        "simulate, check, compare and explain",
+        "simulate, check, compare, explain and train",
         what);
 }
 
@@ -774,6 +774,17 @@ const char *lh_placement_name(lh_placement placement)
     default:
         return "irregular";
     }
+}
+
+uint32_t lhi_pipeline_count_sequence_groups(const lh_pipeline *pipeline)
+{
+    uint32_t n = pipeline->n_microbatches / pipeline->n_slices;
+    return pipeline->bidirectional ? 2 * n : n;
+}
+
+uint32_t lhi_pipeline_count_model_chunks(const lh_pipeline *pipeline)
+{
+    return lhi_count_direction_chunks(pipeline);
 }
 
 uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline)
