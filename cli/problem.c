@@ -216,6 +216,7 @@ lh_status cli_read_passes(cli *c, const char *path, bool fifo,
 void cli_problem_fini(cli_problem *problem)
 {
     lh_pipeline_free(problem->pipeline);
+    lh_pipeline_free(problem->both_directions);
     lh_pipeline_free(problem->with_host_memory);
     lh_plan_free(problem->plan);
     *problem = (cli_problem){0};
@@ -225,13 +226,64 @@ void cli_problem_fini(cli_problem *problem)
  * options such as --host-memory change it. */
 static const lh_pipeline *get_base_pipeline(const cli_problem *problem)
 {
-    return problem->plan ? problem->plan->pipeline : problem->pipeline;
+    return problem->both_directions ? problem->both_directions
+           : problem->plan          ? problem->plan->pipeline
+                                    : problem->pipeline;
 }
 
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 {
     return problem->with_host_memory ? problem->with_host_memory
                                      : get_base_pipeline(problem);
+}
+
+/* --- two directions ----------------------------------------------------- */
+
+/* Builds the pipeline `one` with a second direction in *out. `chunks`: space
+ * for twice its chunks. */
+static lh_status build_both_directions(cli *c, const lh_pipeline_desc *one,
+                                       const char *method, lh_chunk *chunks,
+                                       lh_pipeline **out)
+{
+    const uint32_t n = one->n_chunks;
+    const char *needs = n != one->n_devices ? "chunks_per_device: 1"
+                        : one->n_slices > 1 ? "no slices"
+                        : one->n_microbatches % 2 != 0
+                            ? "an even number of microbatches"
+                        : one->n_dp_ops > 0 ? "a schedule that is not elastic"
+                                            : NULL;
+    lh_pipeline_desc both = *one;
+    for (uint32_t i = 0; i < n; i++) {
+        chunks[i] = chunks[n + i] = one->chunks[i];
+        chunks[n + i].device = n - 1 - i;
+        if (chunks[i].all_gather_ns > 0 || chunks[i].reduce_scatter_ns > 0)
+            needs = "data: 1";
+    }
+    if (needs)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "--schedule %s runs the plan's chunks in two "
+                         "directions, for which it needs %s: plan again",
+                         method, needs);
+    both.n_chunks = 2 * n;
+    both.chunks = chunks;
+    both.n_microbatches = one->n_microbatches / 2;
+    both.bidirectional = true;
+    return lh_pipeline_make(&both, out, &c->err);
+}
+
+lh_status cli_problem_add_direction(cli *c, const char *method,
+                                    cli_problem *problem)
+{
+    lh_pipeline_desc one = {.size = sizeof one};
+    if (!problem->plan || !method || !cli_has_word("dualpipe chimera", method))
+        return LH_OK;
+    CLI_TRY(lh_pipeline_describe(problem->plan->pipeline, &one, &c->err));
+    lh_chunk *chunks = calloc(2 * (size_t)one.n_chunks, sizeof *chunks);
+    lh_status status = chunks ? build_both_directions(c, &one, method, chunks,
+                                                      &problem->both_directions)
+                              : cli_no_memory(c);
+    free(chunks);
+    return status;
 }
 
 /* --- host memory -------------------------------------------------------- */

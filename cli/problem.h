@@ -13,6 +13,8 @@ typedef struct cli_problem {
     lh_pipeline *pipeline; /* from a pipeline file */
     lh_plan *plan;         /* from a plan file, or planned from a job */
     bool from_job;
+    /* The plan's pipeline with a second direction; NULL: it has one. */
+    lh_pipeline *both_directions;
     lh_pipeline *with_host_memory; /* either one with host memory; NULL: none */
 } cli_problem;
 
@@ -26,6 +28,11 @@ void cli_problem_fini(cli_problem *problem);
 /* Returns the pipeline of the problem (a pipeline or plan that was read), with
  * the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
+/* Adds a second direction to a plan's pipeline if `method`, which may be NULL,
+ * needs two: copies of the chunks on the devices in reverse order, and half of
+ * the microbatches in each direction. */
+lh_status cli_problem_add_direction(cli *c, const char *method,
+                                    cli_problem *problem);
 /* Sets the host memory for cli_problem_pipeline(): raises its memory limits by
  * `text`, the --host-memory value. NULL: no change. */
 lh_status cli_problem_add_host_memory(cli *c, const char *text,

@@ -192,10 +192,12 @@ lh_status train_events_predict(cli *c, const cli_view *v,
 /* --- --memory --- */
 
 /* Returns predicted and actual memory per rank as a JSON array, empty if
- * nothing is trained. NULL: out of memory. */
-json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r);
+ * nothing is trained. NULL: out of memory. `ran`: executed pipeline. */
+json_t *train_memory_json(const lh_plan *plan, const lh_pipeline *ran,
+                          const lh_train_result *r);
 /* Prints predicted and actual memory per rank. */
-void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
+void train_memory_print(cli *c, const lh_plan *plan, const lh_pipeline *ran,
+                        const lh_train_result *r);
 
 /* --- --path --- */
 

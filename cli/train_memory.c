@@ -7,10 +7,13 @@
 #include <stdio.h>
 
 /* Returns the plan's peak memory for rank `rank`'s device, in bytes; a
- * negative value if unknown. */
-static int64_t get_planned_bytes(const lh_plan *plan, uint32_t rank)
+ * negative value if unknown: with a second direction each device has more
+ * chunks than in the plan. `ran`: executed pipeline. */
+static int64_t get_planned_bytes(const lh_plan *plan, const lh_pipeline *ran,
+                                 uint32_t rank)
 {
-    if (!plan || plan->n_ranks == 0)
+    if (!plan || plan->n_ranks == 0 ||
+        lh_pipeline_n_chunks(ran) != lh_pipeline_n_chunks(plan->pipeline))
         return -1;
     const lh_plan_memory *m = &plan->rank_memory[rank % plan->n_ranks];
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
@@ -27,14 +30,15 @@ static json_t *kinds_json(const int64_t bytes[LH_N_MEMORY_KINDS])
     return j;
 }
 
-json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
+json_t *train_memory_json(const lh_plan *plan, const lh_pipeline *ran,
+                          const lh_train_result *r)
 {
     uint32_t n;
     const lh_train_memory *all = lh_train_peak_memory(r, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
         const lh_train_memory *m = &all[i];
-        int64_t planned = get_planned_bytes(plan, i);
+        int64_t planned = get_planned_bytes(plan, ran, i);
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "rank",
                             (json_int_t)i, "predicted_bytes",
@@ -94,7 +98,8 @@ static bool is_split(const lh_plan *plan, bool tensors)
     return l && (tensors ? l->tensor : l->expert) > 1;
 }
 
-void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
+void train_memory_print(cli *c, const lh_plan *plan, const lh_pipeline *ran,
+                        const lh_train_result *r)
 {
     uint32_t n;
     const lh_train_memory *all = lh_train_peak_memory(r, &n);
@@ -107,7 +112,7 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
         snprintf(cells[0], CELL, "%" PRIu32, i);
         format_mib(cells[1], m->predicted_bytes);
         format_mib(cells[2], m->measured_bytes);
-        format_mib(cells[3], get_planned_bytes(plan, i));
+        format_mib(cells[3], get_planned_bytes(plan, ran, i));
         format_mib(cells[4], m->limit_bytes);
         format_kinds(cells[5], m->measured);
         add_row(&t, cells);

@@ -320,7 +320,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                                 : json_null());
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
         json_object_set_new(j, "copies_s", copies_json(r));
-        json_object_set_new(j, "memory", train_memory_json(plan, r));
+        json_object_set_new(j, "memory",
+                            train_memory_json(plan, v->pipeline, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips",
@@ -521,7 +522,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     else if (r->n_iterations)
         print_timed(c, r);
     if (r->n_iterations && cli_is_given(c, "memory"))
-        train_memory_print(c, plan, r);
+        train_memory_print(c, plan, v->pipeline, r);
 }
 
 /* Adds the last iteration's schedule, data path and slow links to the report,

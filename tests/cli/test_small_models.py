@@ -128,4 +128,33 @@ def experts_on_several_ranks_go_with_other_plans_too():
               for a, b in zip(one, losses[0])), f"{losses}")
 
 
+@test
+def other_schedules_train_the_same():
+    """Tests two directions and slices of sequences."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    sliced = job.replace("chunks_per_device: 1", "chunks_per_device: 1, slices: 4")
+    check(sliced != job, "the example has one chunk per device")
+    losses = []
+    for name, text in (("whole", job), ("sliced", sliced)):
+        (WORK / f"{name}.yaml").write_text(text)
+        run("plan", f"{name}.yaml", "-o", f"{name}.json", "--no-optimal")
+    for name, method in (("whole", "1f1b"), ("whole", "chimera"),
+                         ("sliced", "seq1f1b")):
+        done = run("train", f"{name}.json", "-s", method, "--steps", "2",
+                   "--device", "cpu", "--data", str(ROOT / "README.md"),
+                   "--json")
+        if is_lacking(done):
+            return
+        check(done.returncode == 0, f"{method}: {done.stderr}")
+        result = json.loads(done.stdout)
+        losses.append([i["loss"] for i in result["iterations"]])
+        planned = result["memory"][0]["planned_bytes"]
+        check((planned is None) == (method == "chimera"), f"{method}: {planned}")
+    check(all(abs(a / b - 1) < 1e-6 for one in losses
+              for a, b in zip(one, losses[0])), f"{losses}")
+    done = run("train", "sliced.json", "-s", "chimera")
+    check(done.returncode != 0 and "it needs no slices" in done.stderr,
+          done.stderr)
+
+
 finish()

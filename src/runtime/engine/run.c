@@ -329,7 +329,9 @@ static lh_status check_directions(const lhi_job *job, lh_error *err)
                        : m->sharded_gradients > 0 ? "ZeRO 2 or 3"
                        : m->sites                 ? "replicas grouped by site"
                        : job->o.profiles          ? "a profile of the run"
-                                                  : NULL;
+                       : lh_pipeline_has_host(job->pipeline)
+                           ? "activations in host memory"
+                           : NULL;
     if (!g->mirrored)
         return LH_OK;
     if (lhi_pipeline_placement(job->pipeline) != LH_PLACEMENT_BD ||

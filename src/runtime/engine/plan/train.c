@@ -358,7 +358,7 @@ static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
  * plan offloads. Release with free(); NULL: out of memory. */
 static bool *list_offload(const lh_plan *plan, const lh_pipeline *pipeline)
 {
-    const uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
+    const uint32_t n_chunks = lhi_pipeline_count_model_chunks(pipeline);
     const bool hosts = lh_pipeline_has_host(pipeline);
     bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
     for (uint32_t c = 0; offload && c < n_chunks; c++) {
@@ -412,7 +412,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     LHI_TRY(check_precision(plan->job, err));
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
-    uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
+    uint32_t n_chunks = lhi_pipeline_count_model_chunks(pipeline);
     uint32_t *first = list_first_layers(plan, n_chunks);
     const lh_model *model = plan->job->model;
     uint32_t *again =
