@@ -23,6 +23,7 @@
 #include "planner/unequal.h"
 
 #include "base/fail.h"
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 
 #include <float.h>
@@ -256,6 +257,87 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
+/* Makes the plan of a job under checked options. */
+static lh_status make_plan(const lh_job *job, const lh_plan_options *options,
+                           lh_plan **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
+    if (!plan) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    plan->mem = mem;
+    lh_error why = {0}; /* impossible layouts leave their reason here */
+    lh_status status = fill_plan(job, options, plan, &why);
+    if (status != LH_OK) {
+        lh_plan_free(&plan->plan);
+        if (err)
+            *err = why;
+        return status;
+    }
+    *out = &plan->plan;
+    return LH_OK;
+}
+
+/* Most slices of a sequence that are tried. */
+enum { MOST_SLICES = 128 };
+
+/* Makes the fastest of a job's plans with whole sequences, 2, 4, 8, ... slices.
+ * Ends once twice as many slices are slower; whole sequences do not count,
+ * since they have other schedules. If none fits, the error is that of whole
+ * sequences. The job of the plan has the number of slices. */
+static lh_status choose_slices(const lh_job *job,
+                               const lh_plan_options *options, lh_plan **out,
+                               lh_error *err)
+{
+    lh_job tried = *job;
+    lh_plan *best = NULL;
+    int64_t before_ns = -1; /* with half of the slices; -1: none, or whole */
+    lh_error why = {0};     /* of the first plan */
+    lh_status first = LH_OK;
+    const char *method = job->layout.schedule;
+    const uint32_t least = method && strcmp(method, "seq1f1b") == 0 ? 2 : 1;
+    if (options->objective != LH_PLAN_FASTEST || options->jitter)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s: layout.slices: auto supports only the fastest "
+                        "iteration without jitter; give a number",
+                        job->name);
+    for (uint32_t k = least;
+         k <= MOST_SLICES && job->training.sequence % k == 0; k *= 2) {
+        lh_plan *plan = NULL;
+        lh_error now = {0};
+        tried.layout.slices = k > 1 ? k : 0;
+        lh_status status = make_plan(&tried, options, &plan, &now);
+        if (k == least) {
+            first = status;
+            why = now;
+        }
+        if (status != LH_OK && status != LH_EINFEASIBLE &&
+            status != LH_EUNSUPPORTED) {
+            lh_plan_free(best);
+            return lhi_fail(err, status, "%s", now.text);
+        }
+        if (!plan)
+            continue;
+        int64_t ns = plan->best.iteration_ns;
+        bool slower = best && ns >= best->best.iteration_ns;
+        bool ends = before_ns >= 0 && ns >= before_ns;
+        before_ns = k > 1 ? ns : -1;
+        lh_plan_free(slower ? plan : best);
+        best = slower ? best : plan;
+        if (ends)
+            break;
+    }
+    if (!best)
+        return lhi_fail(err, first == LH_OK ? LH_EINPUT : first, "%s",
+                        first == LH_OK ? "layout.slices: auto: no number of "
+                                         "slices divides the sequence"
+                                       : why.text);
+    *out = best;
+    return LH_OK;
+}
+
 lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                        lh_plan **out, lh_error *err)
 {
@@ -311,23 +393,9 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail(err, LH_EINVAL,
                         "layout.layers of the job fixes the partition; there "
                         "is nothing to search");
-    lhi_arena *mem = lhi_arena_make(0);
-    lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
-    if (!plan) {
-        lhi_arena_free(mem);
-        return lhi_fail_nomem(err);
-    }
-    plan->mem = mem;
-    lh_error why = {0}; /* impossible layouts leave their reason here */
-    lh_status status = fill_plan(job, &checked, plan, &why);
-    if (status != LH_OK) {
-        lh_plan_free(&plan->plan);
-        if (err)
-            *err = why;
-        return status;
-    }
-    *out = &plan->plan;
-    return LH_OK;
+    return job->layout.slices == LHI_SLICES_AUTO
+               ? choose_slices(job, &checked, out, err)
+               : make_plan(job, &checked, out, err);
 }
 
 void lh_plan_free(lh_plan *plan)

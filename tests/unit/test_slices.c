@@ -390,6 +390,64 @@ static void slices_share_the_cost(void)
         lh_pipeline_free(pipes[i]);
 }
 
+/* Few sequences on four stages: slices are faster than whole sequences, until
+ * kernels are too short. The plan has the number, and equals the plan of a job
+ * that gives it. */
+static void planner_chooses_slices(void)
+{
+    static const char text[] =
+        "  datacenters: [{name: west, nodes: 4}]\n"
+        "  links: []\n"
+        "training: {global_batch: 4, sequence: 32768}\n"
+        "model: {layers: 4, hidden: 2048, ffn: 8192, heads: 8, vocab: 1000}\n"
+        "layout: {tensor: 1, context: 1, data: 1, pipeline: 4, micro_batch: 1, "
+        "chunks_per_device: 1, slices: %s}\n";
+    lh_error err = {0};
+    lh_plan *plan = NULL, *same = NULL;
+    char number[8], *written = NULL;
+    lh_job *job = job_with(JOB_SMALL, text, "auto");
+    CHECK_OK(lh_job_format(job, &written, NULL, &err), err);
+    CHECK_HAS(written, "\"slices\": \"auto\"");
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    uint32_t k = plan ? plan->job->layout.slices : 0;
+    CHECK_MSG(k > 2 && k < 128, "%u slices", (unsigned)k);
+    for (uint32_t i = k / 2; plan && i <= 2 * k; i *= 2) {
+        lh_plan *other = NULL;
+        snprintf(number, sizeof number, "%u", (unsigned)i);
+        lh_job *given = job_with(JOB_SMALL, text, number);
+        CHECK_OK(lh_plan_make(given, NULL, &other, &err), err);
+        if (i == k)
+            same = other;
+        else
+            CHECK(other && other->best.iteration_ns > plan->best.iteration_ns);
+        if (i != k)
+            lh_plan_free(other);
+        lh_job_free(given);
+    }
+    CHECK(same && strcmp(same->input_hash, plan->input_hash) == 0 &&
+          same->best.iteration_ns == plan->best.iteration_ns);
+    if (plan)
+        plan_reads_back(plan);
+    const lh_plan_options cheap = {.size = sizeof cheap,
+                                   .objective = LH_PLAN_CHEAPEST};
+    lh_plan *none = NULL;
+    CHECK_INT(lh_plan_make(job, &cheap, &none, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "layout.slices: auto");
+    lh_job_free(job);
+    job = job_with(JOB_SMALL, text, "auto, schedule: 1f1b");
+    CHECK_INT(lh_plan_make(job, NULL, &none, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "use seq1f1b");
+    lh_job_free(job);
+    job = job_with(JOB_SMALL, text, "auto, schedule: seq1f1b");
+    CHECK_OK(lh_plan_make(job, NULL, &none, &err), err);
+    CHECK(none && none->job->layout.slices == k);
+    lh_text_free(written);
+    lh_plan_free(none);
+    lh_plan_free(plan);
+    lh_plan_free(same);
+    lh_job_free(job);
+}
+
 static void jobs_refuse_slices(void)
 {
     static const char *const cases[][2] = {
@@ -423,6 +481,7 @@ int main(void)
     RUN(others_name_the_method);
     RUN(long_sequences_fit_in_slices);
     RUN(slices_share_the_cost);
+    RUN(planner_chooses_slices);
     RUN(jobs_refuse_slices);
     return test_summary();
 }

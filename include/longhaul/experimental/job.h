@@ -320,7 +320,7 @@ typedef struct lh_layout {
      * layers; 0: the last one, with the head. */
     uint32_t mtp_chunk;
     /* In a job: the slices in which every sequence passes the pipeline; 0: it
-     * passes as a whole. */
+     * passes as a whole; 1: lh_plan_make() chooses (auto). */
     uint32_t slices;
     /* The outermost parallelism in the order of a datacenter's ranks, pipeline
      * or data; LH_OUTERMOST_ANY: see lh_layout_rank_order(). */

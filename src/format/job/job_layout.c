@@ -166,8 +166,13 @@ static lh_status read_slices(lhi_job_reader *r, const lhi_node *node,
 {
     lh_job *job = r->job;
     const char *obstacle = lhi_job_find_slice_obstacle(job);
-    LHI_TRY(lhi_node_get_u32(r->doc, node, 2, LHI_MAX_DEGREE,
-                             &job->layout.slices, err));
+    const char *word;
+    if (lhi_node_get_string(r->doc, node, &word, NULL) == LH_OK &&
+        strcmp(word, "auto") == 0)
+        job->layout.slices = LHI_SLICES_AUTO;
+    else
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 2, LHI_MAX_DEGREE,
+                                 &job->layout.slices, err));
     if (job->training.sequence % job->layout.slices != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "%u slices do not divide the sequence of %u tokens",

@@ -339,7 +339,9 @@ static json_t *layout_to_json(const lh_job *job)
         (!l->sites || lhi_json_set(map, "sites", lhi_sites_to_json(job, l))) &&
         (!l->chunk_layers || lhi_json_set(map, "layers", layers_to_json(l))) &&
         set_count(map, "mtp_chunk", l->mtp_chunk) &&
-        set_count(map, "slices", l->slices);
+        (l->slices == LHI_SLICES_AUTO
+             ? lhi_json_set(map, "slices", json_string("auto"))
+             : set_count(map, "slices", l->slices));
     return lhi_json_finish(map, ok);
 }
 
