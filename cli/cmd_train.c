@@ -231,8 +231,8 @@ static const cli_option options[] = {
      .arg = "N",
      .most = 1000000,
      .help = "local, tcp, ucx, cpu with --checkpoint: if a rank is lost "
-             "(killed, crashed or silent), restart all ranks from the last "
-             "checkpoint (timed: the last iteration), at most N times "
+             "(killed, crashed or silent), restart all ranks after the last "
+             "iteration, from memory or a checkpoint, at most N times "
              "(default: end the run). Results are bit-identical to those of an "
              "undisturbed run."},
     {.name = "rails",

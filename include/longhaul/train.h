@@ -156,9 +156,10 @@ typedef struct lh_train_options {
     int64_t silence_ns;
     /* Maximum number of restarts after the loss of a rank (killed, silent, or
      * ended without an error); 0: the loss ends the run. The ranks must be
-     * processes. All ranks restart from the newest checkpoint, or on the timed
-     * device after the last iteration; each restart is a `warning`. Iterations
-     * after the checkpoint are repeated, with `progress`. Errors that a rank
+     * processes. All ranks continue after the last iteration, with the state
+     * that each keeps in memory that outlives it, or, if that is lost, with the
+     * newest checkpoint; each restart is a `warning`. Iterations after that
+     * checkpoint are repeated, with `progress`. Errors that a rank
      * reports end the run. With restarts, ranks that mpirun or srun started run
      * in child processes of the started ones, which supervise them. A restarted
      * run begins with the initial schedule; `reschedule` is called again for

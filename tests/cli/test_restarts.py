@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that lose ranks and restart from their last checkpoint. Their weights
-and losses are those of an undisturbed run."""
+"""Runs that lose ranks and restart with the state in memory or from their last
+checkpoint. Their weights and losses are those of an undisturbed run."""
 import contextlib
 import json
 import os
@@ -42,7 +42,7 @@ TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--rate",
          "1e-2", "--steps", str(STEPS), "--checkpoint-every", "5"]
 
 
-@makes("plan.json", "text")
+@makes("job.yaml", "plan.json", "text")
 def make_plan():
     """A plan for two replicas of four stages."""
     job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
@@ -58,7 +58,7 @@ def make_plan():
     write("text", "It was the best of times, it was the worst of times.\n" * 90)
 
 
-@makes("plan.json", "text", "calm.json", "weights")
+@makes("job.yaml", "plan.json", "text", "calm.json", "weights")
 def prepare():
     """The plan and its undisturbed run."""
     make_plan()
@@ -88,9 +88,10 @@ def is_stopped(pid):
     return False
 
 
-def begin(*more, env=None, under=(), form=("--json",)):
+def begin(*more, env=None, under=(), form=("--json",), plan="plan.json"):
     return subprocess.Popen(
-        [*under, PROGRAM, *TRAIN, "--checkpoint", "run", *form, *more],
+        [*under, PROGRAM, TRAIN[0], plan, *TRAIN[2:], "--checkpoint", "run",
+         *form, *more],
         cwd=WORK, env={**ENVIRONMENT, **(env or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
 
@@ -112,12 +113,13 @@ def send(number, pids):
             os.kill(pid, number)
 
 
-def check_same(found, name):
-    """Checks a disturbed run's results; the last iteration may be repeated."""
+def check_same(found, name, repeats=0):
+    """Checks a disturbed run's results, and that it repeated at most `repeats`
+    iterations at each restart."""
     check(losses(found) == json.loads(read("calm.json")), f"{name}: losses")
-    check(all(one["step"] % 5 == 0 and one["repeated"] <= 5
-              for one in found["restarts"]) and
-          weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+    check(all(one["repeated"] <= repeats for one in found["restarts"]),
+          f"{name}: {found['restarts']}")
+    check(weights("run").read_bytes() == (WORK / "weights").read_bytes(),
           f"{name}: weights")
 
 
@@ -153,18 +155,19 @@ def one_of_eight_ranks_is_killed():
     found = json_case("a rank", [
         *TRAIN, "--checkpoint", "run", "--ranks", "local", "--max-restarts", "3",
         "--events", "events.yaml", "--adapt", "--html", "run.html"],
-        err=r"rank 5: killed by signal 9 \(Killed\); all ranks restart from the "
-            r"checkpoint of step 50 \(restart 1 of at most 3\)")
-    check(len(found["restarts"]) == 1 and ">restart<" in read("run.html"),
-          found["restarts"])
+        err=r"rank 5: killed by signal 9 \(Killed\); all ranks restart "
+            r"\(restart 1 of at most 3\)(.|\n)*"
+            r"restart 1 continues at step 52, with the state in memory")
+    check(found["restarts"] == [{"step": 52, "repeated": 0}] and
+          ">restart<" in read("run.html"), found["restarts"])
     check_same(found, "a rank")
     check(found["decisions"], "measures again")
 
 
 @test
 def a_replica_is_lost():
-    """Events kill its ranks. The schedule is again that of the first step to be
-    repeated. Another rank pauses."""
+    """Events kill its ranks. The schedule is again that of the step in which
+    they were killed. Another rank pauses."""
     prepare()
     write_kills(dict.fromkeys(range(4), 52),
                 "  - {at: 120, rank: 6, process: stopped, pause: 0.05}\n")
@@ -172,12 +175,12 @@ def a_replica_is_lost():
     found = json_case("a replica", [
         *TRAIN, "--checkpoint", "run", "--ranks", "local", "--max-restarts", "4",
         "--events", "events.yaml", "--schedule-at", "2=gpipe;100=1f1b"],
-        err="killed by signal 9 .* restart from the checkpoint of step 50 ")
+        err="killed by signal 9 ")
     check_same(found, "a replica")
-    check(found["restarts"] and {one["step"] for one in found["restarts"]} == {50},
+    check(found["restarts"] and {one["step"] for one in found["restarts"]} == {52},
           found["restarts"])
     check([(one["step"], one["to"]) for one in found["switches"]] == [
-        (2, "gpipe"), (50, "zb-h1"), (50, "gpipe"), (100, "1f1b")],
+        (2, "gpipe"), (52, "zb-h1"), (52, "gpipe"), (100, "1f1b")],
           found["switches"])
     check(found["iterations"][120]["slow"] == ["rank 6 stopped"] and
           found["iterations"][120]["seconds"] > 0.05, found["iterations"][120])
@@ -214,8 +217,9 @@ def a_bad_day_on_eight_ranks():
         "--speed", "100", "--message-bytes", "64", "--ranks", "local",
         "--events", ROOT / "examples/bad-day.yaml", "--adapt",
         "--max-restarts", "2", "--steps", "120", "--html", "day.html"],
-        err="rank 5: killed by signal 9 .* restart from step 35 (.|\n)*"
-            "rank 0: killed by signal 9 .* restart from step 100 ")
+        err="rank 5: killed by signal 9 (.|\n)*restart 1 continues at step 35\n"
+            "(.|\n)*rank 0: killed by signal 9 (.|\n)*"
+            "restart 2 continues at step 100\n")
     steps = found["iterations"]
     check([one["step"] for one in steps] == list(range(120)), "all iterations")
     check(found["restarts"] == [{"step": 35, "repeated": 0},
@@ -258,7 +262,7 @@ def layers_leave_a_host_with_two_ranks():
              "--layers", "16,16,16,16", "--steps", "60", "--events"]
     found = json_case("shared", [
         *train, "shared.yaml", "--ranks", "local", "--max-restarts", "1"],
-        err="rank 1: killed by signal 9 .* restart from step 30 ")
+        err="rank 1: killed by signal 9 (.|\n)*restart 1 continues at step 30")
     check(all(sum(one["moved"]["layers"]) == 64 for one in found["switches"]
               if one["moved"] and one["moved"]["layers"]), found["switches"])
     # Other load may delay the measurements of processes.
@@ -290,9 +294,9 @@ def process_events_need_processes():
 
 
 # --- ranks that srun has started ----------------------------------------------
-def srun(port, *more):
+def srun(port, *more, plan="plan.json"):
     """One process per rank, as srun would start them."""
-    return [begin("--transport", "tcp", *more,
+    return [begin("--transport", "tcp", *more, plan=plan,
                   env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
                        "LONGHAUL_PORT": str(port), "SLURM_JOB_ID": "7",
                        "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank),
@@ -340,9 +344,9 @@ def ranks_of_srun_are_killed():
     if not check(codes == [0] * RANKS, f"{codes} {errors}"):
         return
     found = json.loads(ends[0][0])
-    check([one["step"] for one in found["restarts"]] ==
-          [step - 2 for step in victims.values()], found["restarts"])
-    check("longhaul: rank 0: killed by signal 9 (Killed); all ranks restart "
+    check([one["step"] for one in found["restarts"]] == [*victims.values()],
+          found["restarts"])
+    check("longhaul: rank 0: killed by signal 9 (Killed); all ranks restart ("
           in errors and errors.count("all ranks restart") == len(victims), errors)
     check(len(victims) == 1 or
           "longhaul: rank 3: its connection to rank " in errors, errors)
@@ -360,18 +364,16 @@ def lost_hosts(port, lost, more=()):
     return started
 
 
-@test
-def a_site_is_lost():
+def lose_site(plan, repeats):
     """The hosts of the other replica run the lost ranks in their place. Events
     stop these ranks first, so that the run cannot end before the loss."""
-    prepare()
     shutil.rmtree(WORK / "run", ignore_errors=True)
     write("events.yaml", "longhaul: events/1\nevents:\n" + "".join(
         f"  - {{at: 52, rank: {rank}, process: stopped, pause: 3600}}\n"
         for rank in range(4, RANKS)))
     with reserved_port() as port:
         started = srun(port, "--max-restarts", "9", "--silence", "600s",
-                       "--events", "events.yaml")
+                       "--events", "events.yaml", plan=plan)
         until((WORK / "run/step-00000050").exists, started[0])
         until(lambda: all(any(map(is_stopped, children(one.pid)))
                           for one in started[4:]), started[0])
@@ -385,8 +387,24 @@ def a_site_is_lost():
     check(all(f"rank {i + 4} has not restarted: rank {i}'s host runs it" in
               ends[i][1] for i in range(4)), errors)
     found = json.loads(ends[0][0])
-    check(found["restarts"], errors)
-    check_same(found, "a lost site")
+    check({one["step"] for one in found["restarts"]} == {52 - repeats}, errors)
+    check_same(found, "a lost site", repeats)
+
+
+@test
+def a_site_is_lost():
+    """Each replica has the entire state of the optimizer."""
+    prepare()
+    write("whole.yaml", read("job.yaml").replace("zero: 1", "zero: 0"))
+    case("plan", ["plan", "whole.yaml", "-o", "whole.json"], out=ANY)
+    lose_site("whole.json", 0)
+
+
+@long_test
+def a_site_with_state_of_its_own_is_lost():
+    """The run repeats the iterations since the checkpoint."""
+    prepare()
+    lose_site("plan.json", 2)
 
 
 @long_test

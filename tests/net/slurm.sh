@@ -208,7 +208,7 @@ kill_rank() {
     done
     fail 'no rank runs in a child process'
 }
-has_restarted() { grep -q 'all ranks restart from' "longhaul-$id.out"; }
+has_restarted() { grep -q 'all ranks restart (' "longhaul-$id.out"; }
 has_ended() { [ -z "$(squeue -h -j "$id" 2>/dev/null)" ]; }
 # The last checkpoint is of the last iteration that the log has.
 has_saved() {

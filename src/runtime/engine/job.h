@@ -15,6 +15,7 @@
  *                                src/runtime/transport
  *     restart.c                  restarts after the loss of a rank
  *     run_journal.c              ... switches and notices before it
+ *     memory_checkpoint.c        ... training state before it
  *     job_digest.c               the configuration that ranks must share
  *     step_loop.c                a rank from the first step to the last
  *     worker.h                   ... its state; worker_messages.c: its
@@ -98,6 +99,10 @@ typedef struct lhi_job {
      * memory; NULL: ranks are in one process. */
     _Atomic int *stop_request;
     lhi_run_record *record; /* NULL: the run does not restart */
+    /* In-memory checkpoints (memory_checkpoint.h) of the ranks that this
+     * process starts, from rank first_memory_file on; NULL: none. */
+    const int *memory_files;
+    uint32_t first_memory_file;
     uint32_t n_restarts;
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;

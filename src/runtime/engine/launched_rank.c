@@ -151,6 +151,8 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     other.rank = tcp.rank = s->replaced[index - 1];
     other.tcp = &tcp;
     other.failure = &s->failure[index];
+    s->job->first_memory_file =
+        other.rank - index; /* its file is number `index` */
     s->job->replaces = true;
     /* If it cannot join, the rank itself has, or the attempt fails. */
     if (!is_rank_missing(alone, s, index) ||
@@ -240,6 +242,7 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
         return lhi_fail_nomem(err);
     s->failure = map;
     s->job->follows = s->rank != 0;
+    s->job->first_memory_file = s->rank;
     const lhi_attempts attempts = {.n = 1 + s->n_replaced,
                                    .rank_main = child_main,
                                    .context = s,

@@ -7,6 +7,7 @@
 #include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/fsdp.h"
 #include "runtime/engine/job.h"
+#include "runtime/engine/memory_checkpoint.h"
 #include "runtime/engine/shard_groups.h"
 #include "runtime/engine/shard_plan.h"
 
@@ -224,8 +225,8 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     return status;
 }
 
-/* Predicts the bytes of one rank's activations and training state, without the
- * storage for offloaded activations. */
+/* Predicts the bytes of one rank's activations and training state, with the
+ * state that outlives it, without the storage for offloaded activations. */
 static lh_status predict_rank_memory(const lhi_job *job, const lh_exec *exec,
                                      uint32_t rank, rank_memory *out,
                                      lh_error *err)
@@ -236,6 +237,9 @@ static lh_status predict_rank_memory(const lhi_job *job, const lh_exec *exec,
     out->state = -out->activations - bytes[LH_MEMORY_STORAGE];
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->state += bytes[i];
+    if (job->o.max_restarts)
+        out->state += lhi_memory_checkpoint_predict_bytes(
+            bytes[LH_MEMORY_MOMENTS], job->model->delayed_update ? 3 : 2);
     return LH_OK;
 }
 

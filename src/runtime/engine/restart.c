@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "runtime/engine/all_reduce.h"
+#include "runtime/engine/memory_checkpoint.h"
 #include "runtime/engine/run_journal.h"
 
 #include <errno.h>
@@ -102,7 +103,7 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
 static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
                                  lh_error *err)
 {
-    char text[700], from[80] = "the beginning";
+    char text[700];
     *restarts = job->record && job->n_restarts < job->o.max_restarts;
     if (!*restarts)
         return LH_OK;
@@ -110,16 +111,12 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
     if (!job->record->has_begun && job->launched)
         return LH_OK; /* not rank 0 */
     uint64_t step;
-    LHI_TRY(find_own_checkpoint(job, &step, err));
-    if (step)
-        snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, step);
-    else if (!job->model)
-        snprintf(from, sizeof from, "step %" PRIu64,
-                 lhi_run_record_next_step(job->record));
+    if (job->model) /* else the ranks would detect it, in each attempt */
+        LHI_TRY(find_own_checkpoint(job, &step, err));
     snprintf(text, sizeof text,
-             "%.500s; all ranks restart from %s (restart %" PRIu32
+             "%.500s; all ranks restart (restart %" PRIu32
              " of at most %" PRIu32 ")",
-             why, from, job->n_restarts, job->o.max_restarts);
+             why, job->n_restarts, job->o.max_restarts);
     if (job->o.warning)
         job->o.warning(job->o.context, text);
     return LH_OK;
@@ -158,9 +155,9 @@ static bool poll_stop(void *of)
 /* Runs the attempts (starts of all ranks) until one succeeds or restarts are
  * used up; `stop`: NULL without a stop callback; `results`: of the last
  * attempt, one per rank. */
-static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
-                              const lhi_net_stop *stop,
-                              lhi_rank_result *results, lh_error *err)
+static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
+                                 const lhi_net_stop *stop,
+                                 lhi_rank_result *results, lh_error *err)
 {
     bool is_loss;
     lh_error why = {0};
@@ -199,6 +196,21 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
     } while (restarts);
     if (status != LH_OK && err)
         *err = why;
+    return status;
+}
+
+/* Runs the attempts, with memory files for their in-memory checkpoints. */
+static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
+                              const lhi_net_stop *stop,
+                              lhi_rank_result *results, lh_error *err)
+{
+    int *files = NULL;
+    if (job->record && job->model)
+        LHI_TRY(lhi_memory_files_make(a->n, &files, err));
+    job->memory_files = files;
+    const lh_status status = repeat_attempts(job, a, stop, results, err);
+    job->memory_files = NULL;
+    lhi_memory_files_free(a->n, files);
     return status;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Restarts a run whose rank was lost, from its last checkpoint. A process that
- * runs no rank itself forks and supervises them: all ranks of the transport
- * local, or the one rank of a process that mpirun or srun started, and ranks
- * that it replaces. They share a record of the run, which outlives every rank.
+/* Restarts a run whose rank was lost, with the training state in memory
+ * (memory_checkpoint.h) or from its last checkpoint. A process that runs no
+ * rank itself forks and supervises them: all ranks of the transport local, or
+ * the one rank of a process that mpirun or srun started, and ranks that it
+ * replaces. They share a record of the run, which outlives every rank.
  */
 #ifndef LHI_RUNTIME_ENGINE_RESTART_H
 #define LHI_RUNTIME_ENGINE_RESTART_H

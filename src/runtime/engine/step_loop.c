@@ -56,6 +56,9 @@ static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
     LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN,
                               t0, end_ns, err));
     LHI_TRY(lhi_training_end_step(w->training, w->turn, report, err));
+    if (w->in_memory)
+        LHI_TRY(lhi_memory_checkpoint_store(
+            w->in_memory, lhi_training_state(w->training), err));
     uint32_t n_executed;
     const lhi_collective_record *executed =
         lhi_training_collectives(w->training, &n_executed);
@@ -525,13 +528,32 @@ static void report_unsaved(lhi_run_worker *w)
                         "was written; earlier checkpoints, if any, remain");
 }
 
+/* Prints the step with which a restarted run continues, and the source of its
+ * training state. */
+static void report_restart(const lhi_run_worker *w, uint64_t step)
+{
+    char text[200];
+    const lhi_job *job = w->job;
+    const char *source = !w->training     ? ""
+                         : w->is_restored ? ", with the state in memory"
+                         : job->model->resume && step > 0
+                             ? ", with the state in the checkpoint"
+                             : ", with its initial state";
+    snprintf(text, sizeof text,
+             "restart %" PRIu32 " continues at step %" PRIu64 "%s",
+             job->n_restarts, step, source);
+    print_remark(w, text);
+}
+
 /* Continues the run's record at `step` (rank 0), and reports recorded
  * iterations that a lost rank 0 had not yet reported to the caller. */
 static lh_status continue_record(lhi_run_worker *w, uint64_t step,
                                  lh_error *err)
 {
     LHI_TRY(lhi_run_record_begin(w->job, step, &w->n_iterations, err));
-    w->saved = w->n_iterations > 0;
+    w->saved = w->n_iterations > 0 && !w->is_restored;
+    if (w->job->n_restarts > 0)
+        report_restart(w, step);
     report_iterations(w, w->job->record->n_reported);
     return LH_OK;
 }
@@ -624,6 +646,24 @@ static lh_status make_training(lhi_run_worker *w, lh_error *err)
     return lhi_training_make(&o, &w->training, err);
 }
 
+/* Opens the training state that outlives this rank and, after a restart,
+ * continues with that of all ranks. */
+static lh_status restore_state(lhi_run_worker *w, lh_error *err)
+{
+    const lhi_run_record *record = w->job->record;
+    const uint64_t step = w->me == 0 && record && record->has_begun
+                              ? lhi_run_record_next_step(record)
+                              : 0;
+    LHI_TRY(lhi_memory_checkpoint_open(w->job, w->me, &w->in_memory, err));
+    if (!w->in_memory)
+        return LH_OK;
+    LHI_TRY(lhi_memory_checkpoint_restore(w->in_memory, w->net, step,
+                                          lhi_training_state(w->training),
+                                          &w->is_restored, err));
+    return w->is_restored ? lhi_training_gather_restored(w->training, err)
+                          : LH_OK;
+}
+
 /* Makes everything that this rank needs: device, groups, training, program,
  * observers. */
 static lh_status make_rank(lhi_run_worker *w, lh_error *err)
@@ -632,8 +672,10 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
     if (!w->device)
         LHI_TRY(lhi_job_make_device(job, w->me, &w->device, err));
     LHI_TRY(lhi_run_worker_join_groups(w, err));
-    if (job->model)
+    if (job->model) {
         LHI_TRY(make_training(w, err));
+        LHI_TRY(restore_state(w, err));
+    }
     const lhi_rank_options o = lhi_run_worker_make_rank_options(w);
     LHI_TRY(lhi_rank_program_make(&o, &w->program, err));
     if (w->training && job->o.profiles)
@@ -676,6 +718,7 @@ static void free_worker(void *of)
     lhi_rank_program_free(w->program);
     lhi_run_worker_leave_groups(w);
     lhi_observer_free(w->observer);
+    lhi_memory_checkpoint_close(w->in_memory);
     if (w->target) {
         lhi_migration_target_free(w->target);
     } else {

@@ -147,6 +147,12 @@ lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn,
     return LH_OK;
 }
 
+lh_status lhi_training_gather_restored(lhi_training *t, lh_error *err)
+{
+    t->is_gathered = false;
+    return lhi_training_gather_values(t, (1u << 23) - 1, err);
+}
+
 lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn,
                                       double *loss, lh_error *err)
 {

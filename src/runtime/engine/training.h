@@ -97,6 +97,9 @@ const int64_t *lhi_training_wait_times(const lhi_training *training);
  * update. `turn`: number for unique message tags, equal on all ranks. */
 lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
                                      lh_error *err);
+/* All-gathers all parameters after this rank's part of them was restored,
+ * before the first step. */
+lh_status lhi_training_gather_restored(lhi_training *training, lh_error *err);
 /* Ends a validation step after its passes; *loss: mean over all ranks. `turn`:
  * number for unique message tags, equal on all ranks. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,

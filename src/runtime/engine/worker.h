@@ -6,6 +6,7 @@
 #define LHI_RUNTIME_ENGINE_WORKER_H
 
 #include "runtime/engine/job.h"
+#include "runtime/engine/memory_checkpoint.h"
 #include "runtime/engine/observer.h"
 #include "runtime/engine/online_adaptation.h"
 #include "runtime/engine/rank_program.h"
@@ -35,10 +36,12 @@ typedef struct lhi_run_worker {
     lhi_group *groups[LHI_N_GRID_KINDS]; /* groups of the device; or NULL */
     /* group time in validation steps, in ns */
     double validation_ns[LH_N_TRAIN_GROUPS];
-    lhi_group *node_experts; /* node-local expert group; or NULL */
-    lhi_training *training;  /* NULL: nothing is trained */
-    lhi_observer *observer;  /* NULL: no profile is recorded */
-    uint64_t n_steps;        /* completed by this rank */
+    lhi_group *node_experts;          /* node-local expert group; or NULL */
+    lhi_training *training;           /* NULL: nothing is trained */
+    lhi_memory_checkpoint *in_memory; /* NULL: none */
+    bool is_restored;                 /* the run began with it */
+    lhi_observer *observer;           /* NULL: no profile is recorded */
+    uint64_t n_steps;                 /* completed by this rank */
     uint32_t me, n;
     uint32_t place;               /* current logical rank */
     lhi_migration_target *target; /* NULL: the initial one */

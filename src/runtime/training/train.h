@@ -29,7 +29,7 @@
  *
  *     train.c                ownership of values; the arrays above
  *     shard_parts.c          arrays for parts of sharded chunks
- *     state_export.c         tensor states for migration
+ *     state_export.c         tensor states for migration; owned state
  *     update.c               the optimizer step
  *     save.c, load.c         checkpoints, by all ranks at once
  *     folder.c, state.c      folders and descriptions of checkpoints
@@ -255,6 +255,19 @@ uint32_t lhi_train_count_tensor_states(const lhi_train *train);
 /* Returns the addresses and lengths of the values and moments of this rank's
  * tensor number `i`, over all its chunks in order. */
 lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
+/* State that this rank's optimizer owns: its shard of the parameters and
+ * moments of all tensors. lhi_train_owned_bytes() returns its size,
+ * lhi_train_owned_digest() a number below 2^52 that is equal on ranks that own
+ * the same part of the same tensors. */
+size_t lhi_train_owned_bytes(const lhi_train *train);
+double lhi_train_owned_digest(const lhi_train *train);
+/* Copies the owned state to `bytes`. */
+void lhi_train_copy_owned(const lhi_train *train, void *bytes);
+/* Sets the owned state, which must have the digest of this rank's, and the
+ * completed step count. The caller then gathers the values of the other
+ * ranks. */
+void lhi_train_set_owned(lhi_train *train, const void *bytes, uint64_t step);
+
 /* Sets the number of completed steps, after training state has migrated from
  * another rank. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* memfd_create */
+#include "runtime/engine/memory_checkpoint.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "runtime/engine/all_reduce.h"
+#include "runtime/engine/rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Tag round below that of restarting ranks: see docs/formats/wire.md. */
+enum { RESTORE_TURN = (1 << 23) - 2 };
+
+enum { N_SLOTS = 2 };
+
+/* Start of a memory file, which N_SLOTS states follow. */
+typedef struct file_header {
+    uint64_t bytes; /* of a state */
+    double digest;  /* lhi_train_owned_digest() */
+    /* Number of steps before each state, plus one; 0: incomplete. */
+    uint64_t steps[N_SLOTS];
+} file_header;
+
+struct lhi_memory_checkpoint {
+    int file;
+    file_header *map; /* NULL: the file is empty */
+    size_t map_bytes;
+};
+
+/* A rank's part of the agreement on restored states, as numbers that are summed
+ * over all ranks. */
+typedef struct rank_entry {
+    double has_state, digest;
+} rank_entry;
+
+/* Fails because a memory file cannot be used. */
+static lh_status fail_io(lh_error *err)
+{
+    return lhi_fail(err, errno == ENOMEM ? LH_ENOMEM : LH_EIO,
+                    "the in-memory checkpoint: %s", strerror(errno));
+}
+
+lh_status lhi_memory_files_make(uint32_t n, int **out, lh_error *err)
+{
+    int *files = malloc((n + 1u) * sizeof *files);
+    if (!files)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        files[i] = memfd_create("longhaul-state", MFD_CLOEXEC);
+        if (files[i] < 0) {
+            const lh_status status = fail_io(err);
+            lhi_memory_files_free(i, files);
+            return status;
+        }
+    }
+    *out = files;
+    return LH_OK;
+}
+
+void lhi_memory_files_free(uint32_t n, int *files)
+{
+    for (uint32_t i = 0; files && i < n; i++)
+        close(files[i]);
+    free(files);
+}
+
+/* Maps the file's first `size` bytes. */
+static lh_status map_file(lhi_memory_checkpoint *checkpoint, size_t size,
+                          lh_error *err)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                     checkpoint->file, 0);
+    if (map == MAP_FAILED)
+        return fail_io(err);
+    if (checkpoint->map)
+        munmap(checkpoint->map, checkpoint->map_bytes);
+    checkpoint->map = map;
+    checkpoint->map_bytes = size;
+    return LH_OK;
+}
+
+lh_status lhi_memory_checkpoint_open(const lhi_job *job, uint32_t rank,
+                                     lhi_memory_checkpoint **out, lh_error *err)
+{
+    struct stat info;
+    *out = NULL;
+    if (!job->memory_files)
+        return LH_OK;
+    lhi_memory_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (!checkpoint)
+        return lhi_fail_nomem(err);
+    checkpoint->file = job->memory_files[rank - job->first_memory_file];
+    lh_status status =
+        fstat(checkpoint->file, &info) == 0 ? LH_OK : fail_io(err);
+    if (status == LH_OK && info.st_size > 0)
+        status = map_file(checkpoint, (size_t)info.st_size, err);
+    if (status != LH_OK) {
+        free(checkpoint);
+        return status;
+    }
+    *out = checkpoint;
+    return LH_OK;
+}
+
+void lhi_memory_checkpoint_close(lhi_memory_checkpoint *checkpoint)
+{
+    if (checkpoint && checkpoint->map)
+        munmap(checkpoint->map, checkpoint->map_bytes);
+    free(checkpoint);
+}
+
+/* Returns the address of state number `i`. */
+static unsigned char *get_slot(const lhi_memory_checkpoint *checkpoint,
+                               uint32_t i)
+{
+    return (unsigned char *)(checkpoint->map + 1) + i * checkpoint->map->bytes;
+}
+
+/* Makes the file fit the owned state of `train`, and drops states of another
+ * part of the model, which the rank had before a migration. */
+static lh_status fit_file(lhi_memory_checkpoint *checkpoint,
+                          const lhi_train *train, lh_error *err)
+{
+    const size_t bytes = lhi_train_owned_bytes(train);
+    const size_t size = sizeof(file_header) + N_SLOTS * bytes;
+    const double digest = lhi_train_owned_digest(train);
+    if (checkpoint->map && checkpoint->map->digest == digest &&
+        checkpoint->map->bytes == bytes)
+        return LH_OK;
+    if (checkpoint->map)
+        memset(checkpoint->map->steps, 0, sizeof checkpoint->map->steps);
+    if ((errno = posix_fallocate(checkpoint->file, 0, (off_t)size)) != 0)
+        return fail_io(err);
+    LHI_TRY(map_file(checkpoint, size, err));
+    checkpoint->map->bytes = bytes;
+    checkpoint->map->digest = digest;
+    return LH_OK;
+}
+
+/* Sets the step number of state `i`, after the writes to it and before later
+ * ones; this process may be killed at any time. */
+static void set_step(const lhi_memory_checkpoint *checkpoint, uint32_t i,
+                     uint64_t number)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&checkpoint->map->steps[i], number, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+lh_status lhi_memory_checkpoint_store(lhi_memory_checkpoint *checkpoint,
+                                      const lhi_train *train, lh_error *err)
+{
+    const uint64_t step = lhi_train_step(train);
+    const uint32_t slot = (uint32_t)(step % N_SLOTS);
+    LHI_TRY(fit_file(checkpoint, train, err));
+    set_step(checkpoint, slot, 0);
+    lhi_train_copy_owned(train, get_slot(checkpoint, slot));
+    set_step(checkpoint, slot, step + 1);
+    return LH_OK;
+}
+
+/* Returns the rank that sends its state to rank `r`: the first with a state of
+ * the same part; LH_NONE: none. */
+static uint32_t find_donor(const rank_entry *entries, uint32_t n, uint32_t r)
+{
+    for (uint32_t d = 0; d < n; d++)
+        if (entries[d].has_state > 0 && entries[d].digest == entries[r].digest)
+            return d;
+    return LH_NONE;
+}
+
+/* Sends this rank's state number `slot` to ranks that lost theirs, or receives
+ * it. */
+static lh_status exchange(lhi_memory_checkpoint *checkpoint, lhi_net *net,
+                          const rank_entry *entries, uint32_t slot,
+                          lh_error *err)
+{
+    const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
+    for (uint32_t r = 0; r < n; r++) {
+        const uint32_t donor = find_donor(entries, n, r);
+        const uint64_t tag = lhi_tag(LHI_TAG_STATE, RESTORE_TURN, r);
+        lhi_net_op op = {0};
+        if (entries[r].has_state > 0 || (me != r && me != donor))
+            continue;
+        if (me == r)
+            LHI_TRY(lhi_net_receive(net, donor, tag, get_slot(checkpoint, slot),
+                                    checkpoint->map->bytes, &op, err));
+        else
+            LHI_TRY(lhi_net_send(net, r, tag, get_slot(checkpoint, slot),
+                                 checkpoint->map->bytes, LHI_NET_NO_LINK,
+                                 lhi_now_ns(), LHI_NET_NO_TURN, &op, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    }
+    return LH_OK;
+}
+
+/* Restores the state after `step` steps in `train`, if each rank has it or a
+ * donor; `entries`: one per rank, of which this rank's is filled in. */
+static lh_status restore(lhi_memory_checkpoint *checkpoint, lhi_net *net,
+                         uint64_t step, rank_entry *entries, lhi_train *train,
+                         bool *is_restored, lh_error *err)
+{
+    const uint32_t n = lhi_net_n_ranks(net), slot = (uint32_t)(step % N_SLOTS);
+    LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN - 1, (double *)entries,
+                               2 * (size_t)n, NULL, err));
+    for (uint32_t r = 0; r < n; r++)
+        if (find_donor(entries, n, r) == LH_NONE)
+            return LH_OK;
+    LHI_TRY(fit_file(checkpoint, train, err));
+    LHI_TRY(exchange(checkpoint, net, entries, slot, err));
+    lhi_train_set_owned(train, get_slot(checkpoint, slot), step);
+    set_step(checkpoint, slot, step + 1);
+    *is_restored = true;
+    return LH_OK;
+}
+
+lh_status lhi_memory_checkpoint_restore(lhi_memory_checkpoint *checkpoint,
+                                        lhi_net *net, uint64_t step,
+                                        lhi_train *train, bool *is_restored,
+                                        lh_error *err)
+{
+    const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
+    double number = me == 0 ? (double)step : 0;
+    *is_restored = false;
+    LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN, &number, 1, NULL, err));
+    step = (uint64_t)number;
+    if (step <= lhi_train_step(train))
+        return LH_OK;
+    rank_entry *entries = calloc(n, sizeof *entries);
+    if (!entries)
+        return lhi_fail_nomem(err);
+    entries[me].digest = lhi_train_owned_digest(train);
+    entries[me].has_state = checkpoint->map &&
+                            checkpoint->map->digest == entries[me].digest &&
+                            checkpoint->map->steps[step % N_SLOTS] == step + 1;
+    lh_status status =
+        restore(checkpoint, net, step, entries, train, is_restored, err);
+    free(entries);
+    return status;
+}
+
+double lhi_memory_checkpoint_predict_bytes(double moment_bytes,
+                                           uint32_t n_moments)
+{
+    return N_SLOTS * (moment_bytes + moment_bytes / n_moments);
+}
