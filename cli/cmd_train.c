@@ -230,11 +230,12 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, max_restarts),
      .arg = "N",
      .most = 1000000,
-     .help = "local, tcp, ucx, cpu with --checkpoint: if a rank is lost "
-             "(killed, crashed or silent), restart all ranks after the last "
-             "iteration, from memory or a checkpoint, at most N times "
-             "(default: end the run). Results are bit-identical to those of an "
-             "undisturbed run."},
+     .help =
+         "cpu with --checkpoint: if a rank is lost (killed, crashed or "
+         "silent; inproc: ended by an event), restart all ranks after the last "
+         "iteration, from memory or a checkpoint, at most N times "
+         "(default: end the run). Results are bit-identical to those of an "
+         "undisturbed run."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),

@@ -83,6 +83,7 @@ typedef struct train_changes {
     char *text; /* text that contains the names */
     /* State during the run, on rank 0. */
     uint32_t n_proposed;
+    uint64_t last_step; /* that asked for a schedule */
     lh_reschedule given;
     const char *current;               /* the current schedule's name */
     json_t *pending_log;               /* to be written to the log, or NULL */

@@ -612,9 +612,6 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--insecure requires --transport ucx");
     if (s->silence_ns && s->transport == TRAIN_INPROC)
         return cli_usage(c, "--silence requires --transport local, tcp or ucx");
-    if (s->max_restarts && s->transport == TRAIN_INPROC)
-        return cli_usage(c, "--max-restarts requires --transport local, tcp or "
-                            "ucx");
     if (s->max_restarts && cpu && !s->checkpoint)
         return cli_usage(c, "--max-restarts requires --checkpoint");
     if (s->max_restarts && s->profile_out)

@@ -123,9 +123,13 @@ lh_status train_changes_check(cli *c, const cli_view *v,
 
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
 {
-    /* A run resumed from a checkpoint starts with the last schedule before it.
-     */
+    /* A run resumed from a checkpoint starts with the last schedule before it,
+     * a restarted run with the initial one. */
     uint32_t n = 0;
+    if (step <= changes->last_step)
+        changes->n_proposed = changes->layers.n_proposed =
+            changes->hosts.n_proposed = 0;
+    changes->last_step = step;
     while (n < changes->n && changes->all[n].step <= step)
         n++;
     lh_reschedule *given = &changes->given;

@@ -155,16 +155,16 @@ typedef struct lh_train_options {
      * 10 s. */
     int64_t silence_ns;
     /* Maximum number of restarts after the loss of a rank (killed, silent, or
-     * ended without an error); 0: the loss ends the run. The ranks must be
-     * processes. All ranks continue after the last iteration, with the state
-     * that each keeps in memory that outlives it, or, if that is lost, with the
-     * newest checkpoint; each restart is a `warning`. Iterations after that
-     * checkpoint are repeated, with `progress`. Errors that a rank
-     * reports end the run. With restarts, ranks that mpirun or srun started run
-     * in child processes of the started ones, which supervise them. A restarted
-     * run begins with the initial schedule; `reschedule` is called again for
-     * its first step, and `adapt` measures again. LH_EINVAL: cpu without a
-     * checkpoint folder, "inproc", or `profiles`. */
+     * ended without an error; ranks that are threads: ended by an event of
+     * event_timeline); 0: the loss ends the run. All ranks continue after the
+     * last iteration, with the state that each stores in memory that outlives
+     * it, or, if that is lost, with the newest checkpoint; each restart is a
+     * `warning`. Iterations after that checkpoint are repeated, with
+     * `progress`. Errors that a rank reports end the run. With restarts, ranks
+     * that mpirun or srun started run in child processes of the started ones,
+     * which supervise them. A restarted run begins with the initial schedule;
+     * `reschedule` is called again for its first step, and `adapt` measures
+     * again. LH_EINVAL: cpu without a checkpoint folder, or `profiles`. */
     uint32_t max_restarts;
 } lh_train_options;
 

@@ -288,10 +288,6 @@ static void runs_that_cannot_restart_are_rejected(void)
     CHECK_INT(lh_train_cpu(pipeline, exec, &m, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "restarts from its checkpoints");
     m.checkpoint = folder;
-    o.transport = "inproc";
-    CHECK_INT(lh_train_cpu(pipeline, exec, &m, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "use transport local, tcp or ucx, not inproc");
-    o.transport = "local";
     o.profiles = true;
     CHECK_INT(lh_train_cpu(pipeline, exec, &m, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "measures no profile");

@@ -70,6 +70,8 @@
 #include "runtime/engine/rank_assignment.h"
 #include "runtime/engine/training.h"
 
+#include <string.h>
+
 typedef struct lhi_run_record lhi_run_record; /* restart.h */
 
 /* A run's configuration, shared by all ranks in a process. */
@@ -106,6 +108,12 @@ typedef struct lhi_job {
     uint32_t n_restarts;
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
+
+/* Checks whether the ranks are threads of this process. */
+static inline bool lhi_job_has_threads(const lhi_job *job)
+{
+    return strcmp(job->o.transport, "inproc") == 0;
+}
 
 /* Returns the sequences of a microbatch over the first n replicas. */
 uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n);
@@ -200,8 +208,8 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
 /* Checks that the event timeline (slowdowns and failures during the run), if
  * any, fits this run. */
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
-/* Checks that the ranks whose processes the event timeline kills or stops, if
- * any, are processes, and that the run survives it. */
+/* Checks that the ranks which the event timeline kills or stops, if any, exist,
+ * and that the run survives it. */
 lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err);
 /* Kills or stops this process, rank `rank`, if the event timeline says so for
  * `step`, which is about to start; once per run. */

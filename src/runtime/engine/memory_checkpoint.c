@@ -37,7 +37,7 @@ struct lhi_memory_checkpoint {
 /* A rank's part of the agreement on restored states, as numbers that are summed
  * over all ranks. */
 typedef struct rank_entry {
-    double has_state, digest;
+    double needed, kept; /* digests; kept 0: no state after that step */
 } rank_entry;
 
 /* Fails because a memory file cannot be used. */
@@ -166,32 +166,33 @@ lh_status lhi_memory_checkpoint_store(lhi_memory_checkpoint *checkpoint,
     return LH_OK;
 }
 
-/* Returns the rank that sends its state to rank `r`: the first with a state of
- * the same part; LH_NONE: none. */
+/* Returns the rank whose state rank `r` restores: itself, or the first with a
+ * state of the same part; LH_NONE: none. */
 static uint32_t find_donor(const rank_entry *entries, uint32_t n, uint32_t r)
 {
+    if (entries[r].kept == entries[r].needed)
+        return r;
     for (uint32_t d = 0; d < n; d++)
-        if (entries[d].has_state > 0 && entries[d].digest == entries[r].digest)
+        if (entries[d].kept == entries[r].needed)
             return d;
     return LH_NONE;
 }
 
 /* Sends this rank's state number `slot` to ranks that lost theirs, or receives
- * it. */
-static lh_status exchange(lhi_memory_checkpoint *checkpoint, lhi_net *net,
+ * `size` bytes of it in `received`. */
+static lh_status exchange(const lhi_memory_checkpoint *checkpoint, lhi_net *net,
                           const rank_entry *entries, uint32_t slot,
-                          lh_error *err)
+                          unsigned char *received, size_t size, lh_error *err)
 {
     const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
     for (uint32_t r = 0; r < n; r++) {
         const uint32_t donor = find_donor(entries, n, r);
         const uint64_t tag = lhi_tag(LHI_TAG_STATE, RESTORE_TURN, r);
         lhi_net_op op = {0};
-        if (entries[r].has_state > 0 || (me != r && me != donor))
+        if (donor == r || (me != r && me != donor))
             continue;
         if (me == r)
-            LHI_TRY(lhi_net_receive(net, donor, tag, get_slot(checkpoint, slot),
-                                    checkpoint->map->bytes, &op, err));
+            LHI_TRY(lhi_net_receive(net, donor, tag, received, size, &op, err));
         else
             LHI_TRY(lhi_net_send(net, r, tag, get_slot(checkpoint, slot),
                                  checkpoint->map->bytes, LHI_NET_NO_LINK,
@@ -207,18 +208,29 @@ static lh_status restore(lhi_memory_checkpoint *checkpoint, lhi_net *net,
                          uint64_t step, rank_entry *entries, lhi_train *train,
                          bool *is_restored, lh_error *err)
 {
-    const uint32_t n = lhi_net_n_ranks(net), slot = (uint32_t)(step % N_SLOTS);
+    const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
+    const uint32_t slot = (uint32_t)(step % N_SLOTS);
+    const size_t size = lhi_train_owned_bytes(train);
     LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN - 1, (double *)entries,
                                2 * (size_t)n, NULL, err));
     for (uint32_t r = 0; r < n; r++)
         if (find_donor(entries, n, r) == LH_NONE)
             return LH_OK;
-    LHI_TRY(fit_file(checkpoint, train, err));
-    LHI_TRY(exchange(checkpoint, net, entries, slot, err));
-    lhi_train_set_owned(train, get_slot(checkpoint, slot), step);
-    set_step(checkpoint, slot, step + 1);
-    *is_restored = true;
-    return LH_OK;
+    const bool has_own = find_donor(entries, n, me) == me;
+    unsigned char *received = has_own ? NULL : malloc(size + 1);
+    if (!has_own && !received)
+        return lhi_fail_nomem(err);
+    lh_status status =
+        exchange(checkpoint, net, entries, slot, received, size, err);
+    if (status == LH_OK) {
+        lhi_train_set_owned(
+            train, has_own ? get_slot(checkpoint, slot) : received, step);
+        *is_restored = true;
+    }
+    free(received);
+    return status == LH_OK && !has_own
+               ? lhi_memory_checkpoint_store(checkpoint, train, err)
+               : status;
 }
 
 lh_status lhi_memory_checkpoint_restore(lhi_memory_checkpoint *checkpoint,
@@ -236,10 +248,9 @@ lh_status lhi_memory_checkpoint_restore(lhi_memory_checkpoint *checkpoint,
     rank_entry *entries = calloc(n, sizeof *entries);
     if (!entries)
         return lhi_fail_nomem(err);
-    entries[me].digest = lhi_train_owned_digest(train);
-    entries[me].has_state = checkpoint->map &&
-                            checkpoint->map->digest == entries[me].digest &&
-                            checkpoint->map->steps[step % N_SLOTS] == step + 1;
+    entries[me].needed = lhi_train_owned_digest(train);
+    if (checkpoint->map && checkpoint->map->steps[step % N_SLOTS] == step + 1)
+        entries[me].kept = checkpoint->map->digest;
     lh_status status =
         restore(checkpoint, net, step, entries, train, is_restored, err);
     free(entries);

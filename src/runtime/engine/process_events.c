@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kills or stops this rank's process where the event timeline says so. */
+/* Kills or stops this rank's process where the event timeline says so. A rank
+ * that is a thread ends or sleeps instead. */
 #include "runtime/engine/restart.h"
 
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "resilience/event_timeline/timeline.h"
 
 #include <errno.h>
@@ -46,6 +48,18 @@ static lh_status stop_process(int64_t pause_ns, lh_error *err)
     return LH_OK;
 }
 
+/* Applies event `e` to a rank that is a thread. */
+static lh_status apply_to_thread(const lhi_job *job, const lh_event *e,
+                                 lh_error *err)
+{
+    if (e->process == LH_PROCESS_STOPPED) {
+        lhi_sleep_for(e->pause_ns / job->o.event_timeline->speed);
+        return LH_OK;
+    }
+    job->record->is_thread_lost = true;
+    return lhi_fail(err, LH_EIO, "killed by an event");
+}
+
 lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
                                        uint64_t step, lh_error *err)
 {
@@ -60,6 +74,10 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
             continue;
         if (is_done) /* first, as this process may not survive it */
             *is_done = true;
+        if (lhi_job_has_threads(job)) {
+            LHI_TRY(apply_to_thread(job, e, err));
+            continue;
+        }
         if (e->process == LH_PROCESS_KILLED)
             raise(SIGKILL);
         LHI_TRY(stop_process(e->pause_ns / timeline->speed, err));
@@ -71,10 +89,9 @@ lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
     const uint32_t n = lhi_grid_count_ranks(&job->grid);
-    bool any = false, kills = false;
+    bool kills = false;
     for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
         const lh_event *e = timeline->effects[i].event;
-        any = any || e->process;
         kills = kills || e->process == LH_PROCESS_KILLED;
         if (e->process && e->rank >= n)
             return lhi_fail(err, LH_EINPUT,
@@ -82,10 +99,6 @@ lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err)
                             "%" PRIu32 "; the run has 0 to %" PRIu32,
                             e->line, e->rank, n - 1);
     }
-    if (any && strcmp(job->o.transport, "inproc") == 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "the events kill or stop processes of ranks: use "
-                        "transport local, tcp or ucx, not inproc");
     if (kills && !job->o.max_restarts)
         return lhi_fail(err, LH_EINVAL,
                         "the events kill ranks, which ends a run that does not "

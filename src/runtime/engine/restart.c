@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "runtime/engine/all_reduce.h"
 #include "runtime/engine/memory_checkpoint.h"
+#include "runtime/engine/reschedule.h"
 #include "runtime/engine/run_journal.h"
 
 #include <errno.h>
@@ -28,10 +29,6 @@ lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "a run restarts from its checkpoints: give it a folder "
                         "for them");
-    if (strcmp(o->transport, "inproc") == 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "only ranks that are processes are restarted: use "
-                        "transport local, tcp or ucx, not inproc");
     if (o->profiles)
         return lhi_fail(err, LH_EINVAL,
                         "a run that restarts measures no profile");
@@ -98,6 +95,16 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
+/* Makes the job resume from its own checkpoints. */
+static void resume_own_checkpoint(lhi_job *job)
+{
+    job->restarted = *job->model;
+    job->restarted.resume = job->model->checkpoint;
+    job->restarted.weights = NULL;
+    job->restarted.fresh = false;
+    job->model = &job->restarted;
+}
+
 /* Prepares the next attempt after one that failed because of `why`, and prints
  * a remark on rank 0. *restarts: false if all restarts are used up. */
 static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
@@ -110,9 +117,11 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
     job->n_restarts++;
     if (!job->record->has_begun && job->launched)
         return LH_OK; /* not rank 0 */
-    uint64_t step;
+    uint64_t step = 0;
     if (job->model) /* else the ranks would detect it, in each attempt */
         LHI_TRY(find_own_checkpoint(job, &step, err));
+    if (step > 0 && lhi_job_has_threads(job)) /* they share the job */
+        resume_own_checkpoint(job);
     snprintf(text, sizeof text,
              "%.500s; all ranks restart (restart %" PRIu32
              " of at most %" PRIu32 ")",
@@ -126,19 +135,14 @@ lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
 {
     uint64_t own = 0;
     double step = 0;
-    if (!job->record || !job->model)
+    if (!job->record || !job->model || lhi_job_has_threads(job))
         return LH_OK;
     if (lhi_net_rank(net) == 0 && job->record->has_begun)
         LHI_TRY(find_own_checkpoint(job, &own, err));
     step = (double)own;
     LHI_TRY(lhi_all_reduce_sum(net, RESTART_TURN, &step, 1, NULL, err));
-    if (!(step > 0))
-        return LH_OK;
-    job->restarted = *job->model;
-    job->restarted.resume = job->model->checkpoint;
-    job->restarted.weights = NULL;
-    job->restarted.fresh = false;
-    job->model = &job->restarted;
+    if (step > 0)
+        resume_own_checkpoint(job);
     return LH_OK;
 }
 
@@ -152,6 +156,34 @@ static bool poll_stop(void *of)
     return asked == LH_STOP_NOW && !job->follows;
 }
 
+/* Runs all ranks until they end; *is_loss: whether one was lost. */
+static lh_status run_ranks(lhi_job *job, const lhi_attempts *a,
+                           const lhi_net_stop *stop, lhi_rank_result *results,
+                           bool *is_loss, lh_error *err)
+{
+    const lhi_local_options options = {.stop = stop,
+                                       .silence_ns = job->o.silence_ns,
+                                       .is_loss = is_loss,
+                                       .has_remote_peers = a->failure != NULL};
+    *is_loss = false;
+    if (!a->are_threads)
+        return lhi_local_run_or_stop(a->n, a->n_links, a->links, a->rank_main,
+                                     a->context, &options, results, err);
+    job->record->is_thread_lost = false;
+    const lh_status status = lhi_inproc_run(
+        a->n, a->n_links, a->links, a->rank_main, a->context, results, err);
+    *is_loss = job->record->is_thread_lost;
+    return status;
+}
+
+/* Checks whether the caller asked the run to stop; `stop`: NULL without a stop
+ * callback. */
+static bool is_stopping(const lhi_job *job, const lhi_net_stop *stop)
+{
+    return stop && (atomic_load(job->stop_request) != LH_STOP_NO ||
+                    job->o.stop(job->o.context) != LH_STOP_NO);
+}
+
 /* Runs the attempts (starts of all ranks) until one succeeds or restarts are
  * used up; `stop`: NULL without a stop callback; `results`: of the last
  * attempt, one per rank. */
@@ -162,21 +194,15 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
     bool is_loss;
     lh_error why = {0};
     lh_status status;
-    const lhi_local_options options = {.stop = stop,
-                                       .silence_ns = job->o.silence_ns,
-                                       .is_loss = &is_loss,
-                                       .has_remote_peers = a->failure != NULL};
     bool restarts = false;
     do {
-        is_loss = false;
         for (uint32_t i = 0; i < a->n; i++) {
             free(results[i].text);
             results[i] = (lhi_rank_result){NULL, 0};
         }
         if (a->prepare)
             LHI_TRY(a->prepare(a->context, err));
-        status = lhi_local_run_or_stop(a->n, a->n_links, a->links, a->rank_main,
-                                       a->context, &options, results, &why);
+        status = run_ranks(job, a, stop, results, &is_loss, &why);
         if (a->failure && *a->failure->text) {
             is_loss = a->failure->is_loss;
             lhi_fail(&why, status, "%s", a->failure->text);
@@ -184,8 +210,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             /* The others cannot know it and do not join a second time. */
             is_loss = is_loss && job->n_restarts > 0;
         }
-        restarts = status != LH_OK && is_loss &&
-                   (!stop || atomic_load(job->stop_request) == LH_STOP_NO);
+        restarts = status != LH_OK && is_loss && !is_stopping(job, stop);
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;
         if (ready != LH_OK) {
@@ -257,5 +282,14 @@ lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
         __atomic_add_fetch(&r->n_restarts, 1, __ATOMIC_RELEASE);
     }
     *n_kept = (uint32_t)r->n_kept;
-    return lhi_journal_begin_attempt(r->journal, step, job->exec, err);
+    lhi_switch back;
+    bool switches = false;
+    LHI_TRY(lhi_journal_begin_attempt(r->journal, step, job->exec, &back,
+                                      &switches, err));
+    /* The callbacks of a new process have seen no switch. */
+    if (switches && lhi_job_has_threads(job) && job->o.switched) {
+        const lh_switch what = lhi_switch_to_public(&back);
+        job->o.switched(job->o.context, &what);
+    }
+    return LH_OK;
 }

@@ -24,7 +24,8 @@ struct lhi_run_record {
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
-    int journal;                     /* run_journal.h */
+    bool is_thread_lost; /* an event ended a rank that is a thread */
+    int journal;         /* run_journal.h */
     bool events_done[LH_MAX_EVENTS]; /* process events, by effect number */
     lh_train_restart
         *restarts; /* at the record's end; capacity: max_restarts */
@@ -32,7 +33,7 @@ struct lhi_run_record {
 };
 
 /* Checks that a run with options->max_restarts can restart. LH_EINVAL: a model
- * without checkpoints, ranks that are threads, or a profile is measured. */
+ * without checkpoints, or a profile is measured. */
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
 
 /* Makes the record of a run in memory shared with processes that are forked
@@ -50,8 +51,9 @@ typedef struct lhi_attempt_failure {
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
 
-/* Ranks that a process forks, attempt by attempt. */
+/* Ranks that a process starts, attempt by attempt. */
 typedef struct lhi_attempts {
+    bool are_threads;    /* of this process; else it forks them */
     uint32_t n, n_links; /* ranks; emulated links between them */
     const lhi_net_link *links;
     lhi_rank_main *rank_main;

@@ -102,17 +102,17 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
     lhi_rank_result *results = calloc(n, sizeof *results);
     if (!results)
         return lhi_fail_nomem(err);
-    lh_status status = place == LHI_RANKS_THREADS
+    const bool threads = place == LHI_RANKS_THREADS;
+    const lhi_attempts attempts = {.are_threads = threads,
+                                   .n = n,
+                                   .n_links = n_links,
+                                   .links = links,
+                                   .rank_main = lhi_job_run_rank,
+                                   .context = job};
+    lh_status status = threads && !job->record
                            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank,
                                             job, results, err)
-                           : lhi_job_run_attempts(
-                                 job,
-                                 &(lhi_attempts){.n = n,
-                                                 .n_links = n_links,
-                                                 .links = links,
-                                                 .rank_main = lhi_job_run_rank,
-                                                 .context = job},
-                                 results, err);
+                           : lhi_job_run_attempts(job, &attempts, results, err);
     *first = results[0];
     for (uint32_t i = 1; i < n; i++)
         free(results[i].text);

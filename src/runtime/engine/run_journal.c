@@ -178,27 +178,27 @@ static lh_status has_switched(const journal_copy *all, uint64_t step,
 }
 
 lh_status lhi_journal_begin_attempt(int journal, uint64_t step,
-                                    const lh_exec *initial, lh_error *err)
+                                    const lh_exec *initial, lhi_switch *back,
+                                    bool *switches, lh_error *err)
 {
-    bool switched;
     journal_copy all;
     lhi_text none = {0};
     LHI_TRY(copy_journal(journal, &all, err));
     lh_status status =
         ftruncate(journal, (off_t)all.size) == 0 ? LH_OK : fail_io(err);
     if (status == LH_OK)
-        status = has_switched(&all, step, initial, &switched, err);
+        status = has_switched(&all, step, initial, switches, err);
     if (status == LH_OK)
         status = append(journal, ENTRY_ATTEMPT, step, &none, err);
-    lhi_switch back = {.step = step,
-                       .predicted_ns = lh_exec_predicted_ns(initial),
-                       .path = initial->options.path};
-    lhi_text_copy(back.to, sizeof back.to, lh_adapt_candidate(0));
-    lhi_text_copy(back.why, sizeof back.why,
+    *back = (lhi_switch){.step = step,
+                         .predicted_ns = lh_exec_predicted_ns(initial),
+                         .path = initial->options.path};
+    lhi_text_copy(back->to, sizeof back->to, lh_adapt_candidate(0));
+    lhi_text_copy(back->why, sizeof back->why,
                   "after the loss of a rank the run begins with its initial "
                   "schedule");
-    if (status == LH_OK && switched)
-        status = lhi_journal_add_switch(journal, &back, err);
+    if (status == LH_OK && *switches)
+        status = lhi_journal_add_switch(journal, back, err);
     free(all.bytes);
     return status;
 }

@@ -22,9 +22,10 @@ lh_status lhi_journal_add_notice(int journal, const lhi_adapt_notice *row,
 /* Records in the journal that an attempt begins at `step`: removes an
  * unfinished entry, and drops the entries of the iterations to be repeated. If
  * the iteration before `step` did not run under `initial`, appends a switch
- * back to it. */
+ * back to it, *back, and sets *switches. */
 lh_status lhi_journal_begin_attempt(int journal, uint64_t step,
-                                    const lh_exec *initial, lh_error *err);
+                                    const lh_exec *initial, lhi_switch *back,
+                                    bool *switches, lh_error *err);
 
 /* The journal's entries without the dropped ones, encoded as in the outcome
  * (lhi_outcome). Release both texts. */
