@@ -470,6 +470,19 @@ def a_site_is_back():
 
 
 @long_test
+def the_host_of_rank_0_is_lost():
+    """The others end after 60 s, in which they cannot reach it."""
+    prepare()
+    with reserved_port() as port:
+        started = lost_hosts(port, [0], ["--steps", "10000000"])
+        ends = [one.communicate(timeout=HANGS) for one in started[1:]]
+    for one, (_, err) in zip(started[1:], ends, strict=True):
+        check(one.returncode == 1 and err.count("all ranks restart") <= 1 and
+              "rank 0's host is lost, which ends the run: rank 0 cannot be "
+              "reached at " in err, err)
+
+
+@long_test
 def a_rank_of_srun_is_stopped():
     prepare()
     found, errors = srun_disturbed(2, signal.SIGSTOP, "--silence", "2s")

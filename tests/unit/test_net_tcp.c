@@ -7,10 +7,12 @@
 #include "net_processes.h"
 #include "runtime/transport/handshake.h"
 #include "runtime/transport/wire_format.h"
+#include "virtual_time.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,6 +28,7 @@ typedef struct joining {
     uint32_t odd_n;
     unsigned char odd_setup[LHI_SETUP_BYTES]; /* others have zeros */
     int64_t join_ns;
+    bool *misses_first; /* of lhi_tcp_options; may be NULL */
 } joining;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
@@ -45,7 +48,8 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                          .setup = odd ? j->odd_setup : setup,
                          .n_links = n_links,
                          .links = links,
-                         .join_ns = j->join_ns};
+                         .join_ns = j->join_ns,
+                         .misses_first = j->misses_first};
     o.secret_size = strlen(o.secret);
     return lhi_net_tcp(&o, out, err);
 }
@@ -127,12 +131,52 @@ static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
     }
 }
 
+/* A rank that joins in a thread. */
+typedef struct joining_rank {
+    pthread_t thread;
+    joining *how;
+    uint32_t rank, n;
+    lh_status status;
+    lh_error err;
+} joining_rank;
+
+static void *join_in_thread(void *of)
+{
+    joining_rank *r = of;
+    lhi_rank_result none;
+    lhi_net *net = NULL;
+    r->status = join(r->how, r->rank, r->n, 0, NULL, &net, &r->err);
+    if (r->status == LH_OK)
+        r->status = lhi_rank_run(net, nothing, NULL, &none, &r->err);
+    return NULL;
+}
+
+/* Checks that no rank joins: each gets an error that contains `text`, rank
+ * `odd` one with `odd_text`. The ranks are threads, in virtual time. */
+static void none_joins(joining *j, uint32_t n, const char *text,
+                       const char *odd_text)
+{
+    joining_rank ranks[8] = {{0}};
+    for (uint32_t i = 0; i < n; i++) {
+        ranks[i] = (joining_rank){.how = j, .rank = i, .n = n};
+        CHECK_INT(
+            pthread_create(&ranks[i].thread, NULL, join_in_thread, &ranks[i]),
+            0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const char *want = i == j->odd ? odd_text : text;
+        pthread_join(ranks[i].thread, NULL);
+        CHECK_MSG(ranks[i].status != LH_OK && strstr(ranks[i].err.text, want),
+                  "rank %u: '%s', without '%s'", i, ranks[i].err.text, want);
+    }
+}
+
 static void wrong_secret(void)
 {
     joining j = usual();
     j.odd = 1;
     j.odd_secret = "another secret of good length";
-    all_end(&j, 3, nothing, "rank 1: wrong secret", "rank 1: wrong secret");
+    none_joins(&j, 3, "rank 1: wrong secret", "rank 1: wrong secret");
 }
 
 static void wrong_secret_of_rank_0(void)
@@ -141,7 +185,7 @@ static void wrong_secret_of_rank_0(void)
     j.odd = 0;
     j.join_ns = 3 * second_ns;
     j.odd_secret = "another secret of good length";
-    all_end(&j, 2, nothing, "wrong secret", "wrong secret");
+    none_joins(&j, 2, "wrong secret", "wrong secret");
 }
 
 static void another_job(void)
@@ -150,8 +194,8 @@ static void another_job(void)
     j.odd = 2;
     j.join_ns = 3 * second_ns;
     j.odd_job = "another";
-    all_end(&j, 3, nothing, "(rank 2 of another job)",
-            "runs another job at this port");
+    none_joins(&j, 3, "(rank 2 of another job)",
+               "runs another job at this port");
 }
 
 /* The others do not wait for the rest of the hour, which is longer than the
@@ -170,7 +214,7 @@ static void another_setup(void)
             j.odd_setup[at[i]] = 1;
             snprintf(text, sizeof text,
                      " has other %s than rank 0: ", parts[i]);
-            all_end(&j, 3, nothing, text, text);
+            none_joins(&j, 3, text, text);
         }
 }
 
@@ -180,8 +224,8 @@ static void another_count(void)
     j.odd = 2;
     j.join_ns = 3 * second_ns;
     j.odd_n = 5;
-    all_end(&j, 3, nothing, "rank 2 has not joined rank 0 in time",
-            "rank 0 has 3 ranks in its job, rank 2 has 5");
+    none_joins(&j, 3, "rank 2 has not joined rank 0 in time",
+               "rank 0 has 3 ranks in its job, rank 2 has 5");
 }
 
 static void nobody_there(void)
@@ -189,9 +233,12 @@ static void nobody_there(void)
     joining j = usual();
     lhi_net *net = NULL;
     lh_error err = {0};
+    bool misses_first = false;
     j.join_ns = second_ns / 2;
+    j.misses_first = &misses_first;
     CHECK_INT(join(&j, 1, 2, 0, NULL, &net, &err), LH_EIO);
     CHECK_HAS(err.text, "rank 0 cannot be reached at 127.0.0.1");
+    CHECK(misses_first);
     CHECK_INT(join(&j, 0, 3, 0, NULL, &net, &err), LH_EIO);
     CHECK_STR(err.text, "rank 1 and 1 more have not joined rank 0 in time");
     j.secret = "short";
@@ -435,12 +482,12 @@ int main(void)
         return 77;
     }
     RUN(conforms);
-    RUN(wrong_secret);
-    RUN(wrong_secret_of_rank_0);
-    RUN(another_job);
-    RUN(another_setup);
-    RUN(another_count);
-    RUN(nobody_there);
+    RUN_VIRTUAL(wrong_secret);
+    RUN_VIRTUAL(wrong_secret_of_rank_0);
+    RUN_VIRTUAL(another_job);
+    RUN_VIRTUAL(another_setup);
+    RUN_VIRTUAL(another_count);
+    RUN_VIRTUAL(nobody_there);
     RUN(strangers);
     RUN(late_strangers);
     RUN(only_strangers);

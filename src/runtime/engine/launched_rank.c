@@ -183,9 +183,19 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
     lh_error why = {0};
     lh_status status = open_endpoint(s, &net, &why);
     if (status != LH_OK) {
-        store_failure(s, status == LH_EIO && s->job->n_restarts > 0,
-                      status != LH_EINVAL || !is_detected_by_all(s), why.text);
-        return lhi_fail(err, status, "%s", why.text);
+        const bool restarts = status == LH_EIO && s->job->n_restarts > 0;
+        const bool is_first_lost = restarts && s->tcp && *s->tcp->misses_first;
+        char text[sizeof s->failure->text];
+        snprintf(text, sizeof text,
+                 is_first_lost
+                     ? "rank 0's host is lost, which ends the run: %.300s; "
+                       "start all ranks again and resume from the checkpoints "
+                       "(--resume)"
+                     : "%s",
+                 why.text);
+        store_failure(s, restarts && !is_first_lost,
+                      status != LH_EINVAL || !is_detected_by_all(s), text);
+        return lhi_fail(err, status, "%s", text);
     }
     __atomic_store_n(&s->failure->has_joined, true, __ATOMIC_RELEASE);
     status = lhi_rank_run(net, child_rank_main, of, &mine, err);
@@ -304,6 +314,7 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
 {
     lhi_launch_settings s;
     unsigned char digest[LHI_SETUP_BYTES];
+    bool misses_first = false;
     const lh_status status = by_torchrun
                                  ? lhi_torchrun_read_environment(&s, err)
                                  : lhi_slurm_read_environment(&s, err);
@@ -324,6 +335,7 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                                .secret = s.secret,
                                .secret_size = strlen(s.secret),
                                .join_ns = LHI_LAUNCH_JOIN_TIMEOUT_NS,
+                               .misses_first = &misses_first,
                                .silence_ns = job->o.silence_ns,
                                .n_links = n_links,
                                .links = links,

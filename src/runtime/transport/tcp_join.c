@@ -328,10 +328,14 @@ static lh_status connect_once(lhi_tcp_join_state *t,
         char name[LHI_ADDRESS_TEXT];
         lhi_address_format(a, size, name);
         t->cut = true;
+        if (to == 0 && t->options->misses_first)
+            *t->options->misses_first = true;
         status = lhi_fail(err, LH_EIO, "rank %u cannot be reached at %s: %s",
                           to, name, strerror(error));
     }
     lhi_set_tcp_options(fd);
+    if (status == LH_OK && to == 0 && t->options->misses_first)
+        *t->options->misses_first = false;
     if (status == LH_OK && t->listener < 0)
         status = listen_on_local_address(t, fd, err);
     if (status == LH_OK)
