@@ -328,7 +328,7 @@ def process_events_need_restarts():
 
 
 # --- ranks that srun has started ----------------------------------------------
-def srun(port, *more, plan="plan.json"):
+def srun(port, *more, plan="plan.json", ranks=range(RANKS)):
     """One process per rank, as srun would start them."""
     return [begin("--transport", "tcp", *more, plan=plan,
                   env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
@@ -337,7 +337,7 @@ def srun(port, *more, plan="plan.json"):
                        "SLURM_STEP_NUM_TASKS": str(RANKS),
                        "SLURM_STEP_NUM_NODES": "1",
                        "SLURM_STEP_NODELIST": "localhost"})
-            for rank in range(RANKS)]
+            for rank in ranks]
 
 
 def ranks_of(started):
@@ -425,13 +425,50 @@ def lose_site(plan, repeats):
     check_same(found, "a lost site", repeats)
 
 
+@makes("whole.json")
+def make_whole():
+    write("whole.yaml", read("job.yaml").replace("zero: 1", "zero: 0"))
+    case("plan", ["plan", "whole.yaml", "-o", "whole.json"], out=ANY)
+
+
+def prepare_whole():
+    """As prepare(), with a plan in which no replica lacks a state."""
+    prepare()
+    make_whole()
+
+
 @test
 def a_site_is_lost():
     """Each replica has the entire state of the optimizer."""
-    prepare()
-    write("whole.yaml", read("job.yaml").replace("zero: 1", "zero: 0"))
-    case("plan", ["plan", "whole.yaml", "-o", "whole.json"], out=ANY)
+    prepare_whole()
     lose_site("whole.json", 0)
+
+
+@test
+def rank_0_is_started_again():
+    """Each replica has the entire state of the optimizer."""
+    prepare_whole()
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    write("events.yaml", "longhaul: events/1\nevents:\n"
+          "  - {at: 52, rank: 0, process: stopped, pause: 3600}\n")
+    more = ["--max-restarts", "9", "--silence", "600s", "--events",
+            "events.yaml"]
+    with reserved_port() as port:
+        started = srun(port, *more, plan="whole.json")
+        until((WORK / "run/step-00000050").exists, started[0])
+        until(lambda: any(map(is_stopped, children(started[0].pid))), started[0])
+        started[0].kill()
+        started[0].communicate()
+        started[0], = srun(port, *more, plan="whole.json", ranks=[0])
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    errors = "".join(err for _, err in ends)
+    if check([one.returncode for one in started] == [0] * RANKS, errors):
+        found = json.loads(ends[0][0])
+        check("rank 0 was started again: the run continues at step 52, with the "
+              "state in memory" in ends[0][1], errors)
+        check(losses(found) == json.loads(read("calm.json"))[52:] and
+              weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+              "weights")
 
 
 @long_test

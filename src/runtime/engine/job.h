@@ -89,6 +89,9 @@ typedef struct lhi_job {
     bool launched; /* one rank per process, started externally */
     bool follows;  /* ... which is not rank 0: rank 0 ends the run */
     bool replaces; /* this process runs a lost rank of another host */
+    /* This process is a rank 0 that was started again: the others restart, and
+     * the record of the run is lost. */
+    bool is_started_again;
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     uint64_t data_fingerprint;

@@ -9,14 +9,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tag round below that of restarting ranks: see docs/formats/wire.md. */
-enum { RESTORE_TURN = (1 << 23) - 2 };
+/* Tag rounds below that of restarting ranks: see docs/formats/wire.md. */
+enum { RESTORE_TURN = (1 << 23) - 2, NEWEST_TURN = (1 << 23) - 5 };
 
 enum { N_SLOTS = 2 };
 
@@ -233,16 +234,43 @@ static lh_status restore(lhi_memory_checkpoint *checkpoint, lhi_net *net,
                : status;
 }
 
+/* Finds the number of steps that each rank with a checkpoint has completed; 0:
+ * none has one. The checkpoint before its newest belongs to one step less. */
+static lh_status find_common_step(const lhi_memory_checkpoint *checkpoint,
+                                  lhi_net *net, uint64_t *step, lh_error *err)
+{
+    const uint32_t n = lhi_net_n_ranks(net);
+    double *newest = calloc(n, sizeof *newest);
+    if (!newest)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; checkpoint->map && i < N_SLOTS; i++)
+        newest[lhi_net_rank(net)] =
+            fmax(newest[lhi_net_rank(net)], (double)checkpoint->map->steps[i]);
+    const lh_status status =
+        lhi_all_reduce_sum(net, NEWEST_TURN, newest, n, NULL, err);
+    double least = 0;
+    for (uint32_t r = 0; r < n; r++)
+        if (newest[r] > 0 && (!(least > 0) || newest[r] < least))
+            least = newest[r];
+    free(newest);
+    *step = least > 0 ? (uint64_t)least - 1 : 0;
+    return status;
+}
+
 lh_status lhi_memory_checkpoint_restore(lhi_memory_checkpoint *checkpoint,
                                         lhi_net *net, uint64_t step,
                                         lhi_train *train, bool *is_restored,
                                         lh_error *err)
 {
     const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
-    double number = me == 0 ? (double)step : 0;
+    const bool is_unknown = step == LHI_NEWEST_COMMON_STEP;
+    double number = me > 0 ? 0 : is_unknown ? -1 : (double)step;
     *is_restored = false;
     LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN, &number, 1, NULL, err));
-    step = (uint64_t)number;
+    if (number < 0)
+        LHI_TRY(find_common_step(checkpoint, net, &step, err));
+    else
+        step = (uint64_t)number;
     if (step <= lhi_train_step(train))
         return LH_OK;
     rank_entry *entries = calloc(n, sizeof *entries);

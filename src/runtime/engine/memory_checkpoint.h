@@ -28,6 +28,9 @@ void lhi_memory_checkpoint_close(lhi_memory_checkpoint *checkpoint);
 /* Keeps the owned state of `train` after a step. */
 lh_status lhi_memory_checkpoint_store(lhi_memory_checkpoint *checkpoint,
                                       const lhi_train *train, lh_error *err);
+/* Number of steps for lhi_memory_checkpoint_restore(): the last that each rank
+ * with a checkpoint completed. */
+#define LHI_NEWEST_COMMON_STEP UINT64_MAX
 /* Restores the state of all ranks after `step` steps, which rank 0 gives.
  * Collective. *is_restored: false if the state in `train` is as new, or if the
  * state of a rank is lost; then nothing changes. The caller gathers the

@@ -74,6 +74,8 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
             continue;
         if (is_done) /* first, as this process may not survive it */
             *is_done = true;
+        if (job->is_started_again) /* as above */
+            continue;
         if (lhi_job_has_threads(job)) {
             LHI_TRY(apply_to_thread(job, e, err));
             continue;

@@ -17,8 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Tag round below those of resuming ranks: see docs/formats/wire.md. */
-enum { RESTART_TURN = (1 << 23) - 1 };
+/* Tag rounds below those of resuming ranks: see docs/formats/wire.md. */
+enum { RESTART_TURN = (1 << 23) - 1, COUNT_TURN = (1 << 23) - 4 };
 
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
 {
@@ -131,13 +131,34 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
     return LH_OK;
 }
 
+/* Checks whether this rank 0 was started again, while the others restart. The
+ * checkpoints in its folder then belong to the run, unless --fresh was to
+ * remove others. */
+static lh_status find_lost_record(lhi_job *job, lhi_net *net, lh_error *err)
+{
+    double n_restarts = job->n_restarts;
+    LHI_TRY(lhi_all_reduce_sum(net, COUNT_TURN, &n_restarts, 1, NULL, err));
+    if (lhi_net_rank(net) > 0 || job->record->has_begun ||
+        job->n_restarts > 0 || !(n_restarts > 0))
+        return LH_OK;
+    if (job->model->fresh)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank 0 was started again during a run with --fresh, "
+                        "so its folder may have other checkpoints: start all "
+                        "ranks again with --resume");
+    job->is_started_again = job->record->owns_folder = true;
+    return LH_OK;
+}
+
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
 {
     uint64_t own = 0;
     double step = 0;
     if (!job->record || !job->model || lhi_job_has_threads(job))
         return LH_OK;
-    if (lhi_net_rank(net) == 0 && job->record->has_begun)
+    LHI_TRY(find_lost_record(job, net, err));
+    if (lhi_net_rank(net) == 0 &&
+        (job->record->has_begun || job->is_started_again))
         LHI_TRY(find_own_checkpoint(job, &own, err));
     step = (double)own;
     LHI_TRY(lhi_all_reduce_sum(net, RESTART_TURN, &step, 1, NULL, err));

@@ -532,16 +532,22 @@ static void report_unsaved(lhi_run_worker *w)
  * training state. */
 static void report_restart(const lhi_run_worker *w, uint64_t step)
 {
-    char text[200];
+    char text[250];
     const lhi_job *job = w->job;
     const char *source = !w->training     ? ""
                          : w->is_restored ? ", with the state in memory"
                          : job->model->resume && step > 0
                              ? ", with the state in the checkpoint"
                              : ", with its initial state";
-    snprintf(text, sizeof text,
-             "restart %" PRIu32 " continues at step %" PRIu64 "%s",
-             job->n_restarts, step, source);
+    if (job->is_started_again)
+        snprintf(text, sizeof text,
+                 "rank 0 was started again: the run continues at step %" PRIu64
+                 "%s; the results of earlier iterations are lost",
+                 step, source);
+    else
+        snprintf(text, sizeof text,
+                 "restart %" PRIu32 " continues at step %" PRIu64 "%s",
+                 job->n_restarts, step, source);
     print_remark(w, text);
 }
 
@@ -552,7 +558,7 @@ static lh_status continue_record(lhi_run_worker *w, uint64_t step,
 {
     LHI_TRY(lhi_run_record_begin(w->job, step, &w->n_iterations, err));
     w->saved = w->n_iterations > 0 && !w->is_restored;
-    if (w->job->n_restarts > 0)
+    if (w->job->n_restarts > 0 || w->job->is_started_again)
         report_restart(w, step);
     report_iterations(w, w->job->record->n_reported);
     return LH_OK;
@@ -651,9 +657,11 @@ static lh_status make_training(lhi_run_worker *w, lh_error *err)
 static lh_status restore_state(lhi_run_worker *w, lh_error *err)
 {
     const lhi_run_record *record = w->job->record;
-    const uint64_t step = w->me == 0 && record && record->has_begun
-                              ? lhi_run_record_next_step(record)
-                              : 0;
+    uint64_t step = 0;
+    if (w->me == 0 && w->job->is_started_again)
+        step = LHI_NEWEST_COMMON_STEP;
+    else if (w->me == 0 && record && record->has_begun)
+        step = lhi_run_record_next_step(record);
     LHI_TRY(lhi_memory_checkpoint_open(w->job, w->me, &w->in_memory, err));
     if (!w->in_memory)
         return LH_OK;
