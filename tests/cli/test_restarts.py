@@ -208,6 +208,44 @@ def layers_moved_before_a_loss():
 
 
 @test
+def each_layout_continues_with_the_state_in_memory():
+    make_plan()
+    layouts = {
+        "elastic": ("chunks_per_device: 1}",
+                    "chunks_per_device: 1, schedule: elastic}"),
+        "experts": ("tied_embeddings: true}", "experts: 4, experts_per_token: 2,"
+                    " expert_ffn: 12}"),
+        "zero": ("zero: 1", "zero: 3"),
+        "tensor": ("tensor: 1, context: 1, expert: 1, pipeline: 4",
+                   "tensor: 2, context: 1, expert: 1, pipeline: 2"),
+        "context": ("tensor: 1, context: 1, expert: 1, pipeline: 4",
+                    "tensor: 1, context: 2, expert: 1, pipeline: 2"),
+    }
+    write_kills({3: 4})
+    for name in layouts:
+        job = read("job.yaml").replace(*layouts[name])
+        check(job != read("job.yaml"), name)
+        if name == "experts":
+            job = job.replace("expert: 1", "expert: 2")
+        write("other.yaml", job)
+        case(name, ["plan", "other.yaml", "-o", "other.json", "--for",
+                    "longhaul"], out=ANY)
+        train = ["train", "other.json", "--device", "cpu", "--data", "text",
+                 "--rate", "1e-2", "--steps", "7", "--max-restarts", "1",
+                 "--checkpoint"]
+        json_case(name, [*train, f"{name}-1"], program=VIRTUAL)
+        found = json_case(
+            name, [*train, f"{name}-2", "--events", "events.yaml"],
+            program=VIRTUAL, err="continues at step 4, with the state in memory")
+        check(found["restarts"] == [{"step": 4, "repeated": 0}],
+              f"{name}: {found['restarts']}")
+        for part in "model.safetensors", "optimizer.safetensors":
+            one, two = (WORK / f"{name}-{i}/step-00000007" / part
+                        for i in (1, 2))
+            check(one.read_bytes() == two.read_bytes(), f"{name}: {part}")
+
+
+@test
 def hosts_exchanged_before_a_loss():
     """Each rank receives its state from the host that had its place."""
     prepare()

@@ -56,7 +56,7 @@ static lh_status apply_to_thread(const lhi_job *job, const lh_event *e,
         lhi_sleep_for(e->pause_ns / job->o.event_timeline->speed);
         return LH_OK;
     }
-    job->record->is_thread_lost = true;
+    __atomic_store_n(&job->record->is_thread_lost, true, __ATOMIC_RELAXED);
     return lhi_fail(err, LH_EIO, "killed by an event");
 }
 
