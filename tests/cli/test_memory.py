@@ -34,7 +34,7 @@ def last_weights():
     return WORK / "c/step-00000002/model.safetensors"
 
 
-def train(transport="inproc", kind=None, limit=None):
+def train(transport="inproc", kind=None, limit=None, more=()):
     """Runs two steps with a checkpoint; returns None if the run hangs."""
     shutil.rmtree(WORK / "c", ignore_errors=True)
 
@@ -45,7 +45,8 @@ def train(transport="inproc", kind=None, limit=None):
     try:
         return subprocess.run(
             [PROGRAM, "train", "plan.json", "--device", "cpu", "--transport",
-             transport, "--data", "text", "--steps", "2", "--checkpoint", "c"],
+             transport, "--data", "text", "--steps", "2", "--checkpoint", "c",
+             *more],
             cwd=WORK, env=ENVIRONMENT, text=True, capture_output=True,
             check=False, timeout=HANGS, preexec_fn=limited)
     except subprocess.TimeoutExpired:
@@ -126,6 +127,12 @@ def excessive_memory_is_rejected_before_the_start_with_the_amount():
                  "ulimit -v", "smaller microbatches"):
         check(part in done.stderr, f"without '{part}': {done.stderr}")
     check(not (WORK / "c").exists(), "the run had begun")
+    # Two checkpoints in memory of 12 bytes for a parameter that takes 16.
+    plain, restarts = (
+        float(re.search(r"optimizer ([\d.]+) MiB", done.stderr)[1]) for done in (
+            train("inproc", resource.RLIMIT_AS, 300 * MIB, more)
+            for more in ([], ["--max-restarts", "1"])))
+    check(2.3 < restarts / plain < 2.6, f"{plain} and {restarts} MiB")
 
 
 @test

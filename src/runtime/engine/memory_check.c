@@ -22,6 +22,7 @@
 typedef struct rank_memory {
     double state;       /* weights, gradients, optimizer, exchange */
     double activations; /* including scratch and messages */
+    double checkpoint;  /* in memory, if the run may restart */
 } rank_memory;
 
 /* Returns the parameters of a tied embedding if it has two copies, on the ranks
@@ -225,8 +226,8 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     return status;
 }
 
-/* Predicts the bytes of one rank's activations and training state, with the
- * state that outlives it, without the storage for offloaded activations. */
+/* Predicts the bytes of one rank's activations, training state and in-memory
+ * checkpoint, without the storage for offloaded activations. */
 static lh_status predict_rank_memory(const lhi_job *job, const lh_exec *exec,
                                      uint32_t rank, rank_memory *out,
                                      lh_error *err)
@@ -238,7 +239,7 @@ static lh_status predict_rank_memory(const lhi_job *job, const lh_exec *exec,
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->state += bytes[i];
     if (job->o.max_restarts)
-        out->state += lhi_memory_checkpoint_predict_bytes(
+        out->checkpoint = lhi_memory_checkpoint_predict_bytes(
             bytes[LH_MEMORY_MOMENTS], job->model->delayed_update ? 3 : 2);
     return LH_OK;
 }
@@ -427,7 +428,9 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     rank_memory sum = {0}, most = {0}, least = {0}, one = {0};
     for (uint32_t r = 0; r < n; r++) {
+        one.checkpoint = 0;
         LHI_TRY(predict_rank_memory(job, job->exec, r, &one, err));
+        one.state += one.checkpoint;
         double total = one.state + one.activations;
         sum.state += one.state;
         sum.activations += one.activations;
