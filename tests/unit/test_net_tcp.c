@@ -151,18 +151,22 @@ static void *join_in_thread(void *of)
     return NULL;
 }
 
+/* Starts rank `rank` of n in a thread, in virtual time. */
+static void start_joining(joining_rank *r, joining *j, uint32_t rank,
+                          uint32_t n)
+{
+    *r = (joining_rank){.how = j, .rank = rank, .n = n};
+    CHECK_INT(pthread_create(&r->thread, NULL, join_in_thread, r), 0);
+}
+
 /* Checks that no rank joins: each gets an error that contains `text`, rank
- * `odd` one with `odd_text`. The ranks are threads, in virtual time. */
+ * `odd` one with `odd_text`. */
 static void none_joins(joining *j, uint32_t n, const char *text,
                        const char *odd_text)
 {
-    joining_rank ranks[8] = {{0}};
-    for (uint32_t i = 0; i < n; i++) {
-        ranks[i] = (joining_rank){.how = j, .rank = i, .n = n};
-        CHECK_INT(
-            pthread_create(&ranks[i].thread, NULL, join_in_thread, &ranks[i]),
-            0);
-    }
+    joining_rank ranks[8];
+    for (uint32_t i = 0; i < n; i++)
+        start_joining(&ranks[i], j, i, n);
     for (uint32_t i = 0; i < n; i++) {
         const char *want = i == j->odd ? odd_text : text;
         pthread_join(ranks[i].thread, NULL);
@@ -306,16 +310,16 @@ static void only_strangers(void)
 {
     joining j = usual();
     j.join_ns = 3 * second_ns;
-    rank_process p = {0};
-    rank_process_start(&p, 0, 2, 0, NULL, join, &j, nothing, NULL);
+    joining_rank r;
+    start_joining(&r, &j, 0, 2);
     int fd = connect_loopback(j.port);
     char noise[LHI_HANDSHAKE_BYTES] = "GET / HTTP/1.1\r\n";
     CHECK(write(fd, noise, sizeof noise) == sizeof noise);
-    rank_process_end(&p);
-    CHECK_INT(p.status, LH_EIO);
-    CHECK_HAS(p.text,
+    pthread_join(r.thread, NULL);
+    CHECK_INT(r.status, LH_EIO);
+    CHECK_HAS(r.err.text,
               "rank 1 has not joined rank 0 in time; refused: 127.0.0.1");
-    CHECK_HAS(p.text, "it does not use longhaul's protocol");
+    CHECK_HAS(r.err.text, "it does not use longhaul's protocol");
     close(fd);
 }
 
@@ -376,18 +380,18 @@ static void two_jobs_at_one_port(void)
 static void port_taken(void)
 {
     joining a = usual(), b = a;
-    rank_process p[3] = {{0}};
+    joining_rank r[3];
     b.job = "second";
     a.join_ns = 4 * second_ns;
-    rank_process_start(&p[0], 0, 2, 0, NULL, join, &a, nothing, NULL);
+    start_joining(&r[0], &a, 0, 2);
     int fd = connect_loopback(a.port); /* it listens */
-    rank_process_start(&p[1], 0, 2, 0, NULL, join, &b, nothing, NULL);
-    rank_process_start(&p[2], 1, 2, 0, NULL, join, &b, nothing, NULL);
+    start_joining(&r[1], &b, 0, 2);
+    start_joining(&r[2], &b, 1, 2);
     for (int i = 0; i < 3; i++)
-        rank_process_end(&p[i]);
-    CHECK_HAS(p[0].text, "rank 1 has not joined rank 0 in time");
-    CHECK_HAS(p[1].text, "another program or job uses the port");
-    CHECK_HAS(p[2].text, "runs another job at this port");
+        pthread_join(r[i].thread, NULL);
+    CHECK_HAS(r[0].err.text, "rank 1 has not joined rank 0 in time");
+    CHECK_HAS(r[1].err.text, "another program or job uses the port");
+    CHECK_HAS(r[2].err.text, "runs another job at this port");
     close(fd);
 }
 
@@ -490,10 +494,10 @@ int main(void)
     RUN_VIRTUAL(nobody_there);
     RUN(strangers);
     RUN(late_strangers);
-    RUN(only_strangers);
+    RUN_VIRTUAL(only_strangers);
     RUN(false_server);
     RUN(two_jobs_at_one_port);
-    RUN(port_taken);
+    RUN_VIRTUAL(port_taken);
     RUN(killed);
     RUN(silent);
     RUN(garbage);
