@@ -200,6 +200,12 @@ def deepep_supports_few_group_sizes():
         write("job.yaml", text.replace("SIZE", str(expert)))
         case(f"expert {expert}", ["plan", "job.yaml", "--for", "megatron",
                                   "-q", "--no-optimal"], code, out, err)
+    write("job.yaml", text.replace("SIZE", "32")
+          .replace("gpus_per_node: 8", "gpus_per_node: 12")
+          .replace("nodes: 16", "nodes: 11"))
+    case("nodes of 12 GPUs", ["plan", "job.yaml", "--for", "megatron", "-q",
+                              "--no-optimal"], 1,
+         err="takes every eight ranks for a node")
     write("job.yaml", text.replace("SIZE", "256"))
     case("only Megatron-LM with it", ["plan", "job.yaml", "-q",
                                       "--no-optimal"], out=ANY, err=ANY)

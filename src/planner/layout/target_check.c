@@ -122,6 +122,21 @@ static bool check_deepep_ranks(uint64_t ranks)
     return false;
 }
 
+/* Checks whether DeepEP supports `ranks` expert-parallel ranks on the job's
+ * nodes. It takes every eight ranks of a larger group for one NVLink domain
+ * (deepseek-ai/DeepEP, csrc/deep_ep.cpp: rdma_rank = rank / NUM_MAX_NVL_PEERS;
+ * kernels/configs.cuh), and shares memory within it. */
+static bool check_deepep_nodes(const lh_job *job, uint64_t ranks)
+{
+    enum { RANKS_OF_A_NODE = 8 }; /* NUM_MAX_NVL_PEERS */
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const uint32_t gpus = job->datacenters[i].gpus_per_node;
+        if (ranks > gpus && gpus % RANKS_OF_A_NODE != 0)
+            return false;
+    }
+    return true;
+}
+
 /* Checks that Megatron-LM supports the token dispatcher and sequence
  * parallelism of the job with the layout's tensor and expert degrees.
  * LH_EUNSUPPORTED otherwise. */
@@ -129,6 +144,13 @@ static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
                                       lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(l);
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
+        !check_deepep_nodes(job, block))
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "dispatches by DeepEP, which takes every eight ranks for a node; "
+            "use an expert x expert_tensor within a node, or "
+            "training.dispatcher: alltoall");
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
         !check_deepep_ranks(block))
         return lhi_fail(err, LH_EUNSUPPORTED,
