@@ -204,12 +204,32 @@ static const char *format_together(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
+/* Formats the layout that is fastest with other options of the training
+ * program: "-7.3 %, 5.1 s, on tensor 1 ... with 2 other options"; "" if the
+ * plan has none that saves more than the fraction `matters`. */
+static void format_layout(const lh_plan *p, double matters, char *text,
+                          size_t room)
+{
+    const lh_flag_plan *f = p->flag_plan;
+    char time[CLI_TIME_TEXT], layout[200];
+    *text = '\0';
+    if (!f || (double)f->best->iteration_ns >=
+                  (1 - matters) * (double)p->best.iteration_ns)
+        return;
+    cli_layout_text(f->best, layout, sizeof layout);
+    snprintf(text, room, "%+.1f %%, %s, on %s with %" PRIu32 " option%s",
+             cli_percent_slower((double)f->best->iteration_ns,
+                                (double)p->best.iteration_ns),
+             cli_plan_time(p, (double)f->best->iteration_ns, time), layout,
+             f->n_flags, f->n_flags == 1 ? "" : "s");
+}
+
 void cli_plan_flags_gain(cli *c, const lh_plan *p)
 {
     enum { MOST = 3 };
     const double matters = 0.01;
     uint32_t shown = 0;
-    char text[200];
+    char text[400];
     for (uint32_t i = 0; i < p->n_flags && shown < MOST; i++) {
         const lh_flag_advice *f = &p->flags[i];
         char time[CLI_TIME_TEXT];
@@ -223,51 +243,88 @@ void cli_plan_flags_gain(cli *c, const lh_plan *p)
     format_together(p, text, sizeof text);
     if (shown)
         cli_wrap(c, "", "%s%s--show flags", text, *text ? ": " : "all: ");
+    format_layout(p, matters, text, sizeof text);
+    if (*text)
+        cli_wrap(c, shown ? "" : "flags", "%s: --show flags", text);
 }
 
-/* Fills a table with the plan's iteration time and memory under each changed
- * option of the training program. */
-static void fill_flags(const lh_plan *p, cli_table *t)
+/* Fills a table with the iteration time and memory of a layout under each of
+ * flags[0..n-1], a changed option of the training program. */
+static void fill_flags(const lh_plan *p, const lh_flag_advice *flags,
+                       uint32_t n, cli_table *t)
 {
     static const char *const head[] = {"#iteration",   "#change",
                                        "#peak memory", "",
                                        "option",       "key of the job"};
-    char text[200];
     cli_table_row(t, 6, head);
-    for (uint32_t i = 0; i < p->n_flags; i++) {
-        const lh_flag_advice *f = &p->flags[i];
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_flag_advice *f = &flags[i];
         char time[CLI_TIME_TEXT], change[40], memory[40];
         cli_plan_time(p, (double)f->iteration_ns, time);
         snprintf(change, sizeof change, "%+.2f %%", -100 * f->gain);
         snprintf(memory, sizeof memory, "%.1f GiB",
                  (double)f->peak_memory_bytes / 0x1p30);
         const char *cells[] = {
-            time, change, memory, f->advised ? "advised" : "", f->flag, f->key};
+            time,    change,
+            memory,  f->advised ? "advised" : f->fixed ? "fixed" : "",
+            f->flag, f->key};
         cli_table_row(t, 6, cells);
     }
-    if (*format_together(p, text, sizeof text))
+}
+
+/* Fills the table of options of the plan's layout (`other` false), or of the
+ * layout that is fastest with changed options, and its title. Returns false if
+ * the plan has no such table. */
+static bool fill_flag_table(const lh_plan *p, bool other, cli_table *t,
+                            char *title, size_t room)
+{
+    const lh_flag_plan *f = p->flag_plan;
+    char text[300], time[CLI_TIME_TEXT], layout[200];
+    if (other ? !f : !p->n_flags)
+        return false;
+    snprintf(title, room, "Options of %s%s%s, each changed alone (%s)",
+             lh_target_display_name(p->job->target), other ? " on " : "",
+             other ? cli_layout_text(f->best, layout, sizeof layout) : "",
+             other ? f->flags[0].certainty : p->flags[0].certainty);
+    if (other)
+        fill_flags(p, f->flags, f->n_flags, t);
+    else
+        fill_flags(p, p->flags, p->n_flags, t);
+    if (!other && *format_together(p, text, sizeof text))
         cli_table_note(t, text);
+    if (other) {
+        const int len = snprintf(text, sizeof text, "%s without, ",
+                                 cli_plan_time(p, (double)f->before_ns, time));
+        snprintf(text + len, sizeof text - (size_t)len,
+                 "%s with all %" PRIu32 " (%+.1f %% against the plan)",
+                 cli_plan_time(p, (double)f->best->iteration_ns, time),
+                 f->n_flags,
+                 cli_percent_slower((double)f->best->iteration_ns,
+                                    (double)p->best.iteration_ns));
+        cli_table_note(t, text);
+    }
+    return true;
 }
 
 void cli_plan_flags(cli *c, const lh_plan *p)
 {
-    cli_table t = {0};
-    if (!p->n_flags)
-        return;
-    cli_print(c, "\nOptions of %s, each changed alone (%s)\n",
-              lh_target_display_name(p->job->target), p->flags[0].certainty);
-    fill_flags(p, &t);
-    cli_table_print(c, "", &t);
+    char title[400];
+    for (int other = 0; other < 2; other++) {
+        cli_table t = {0};
+        if (!fill_flag_table(p, other, &t, title, sizeof title))
+            continue;
+        cli_print(c, "\n%s\n", title);
+        cli_table_print(c, "", &t);
+    }
 }
 
 lh_status cli_report_flags(cli *c, const lh_plan *p, lh_report *report)
 {
-    cli_table t = {0};
-    char title[120];
-    if (!p->n_flags)
-        return LH_OK;
-    snprintf(title, sizeof title, "Options of %s, each changed alone (%s)",
-             lh_target_display_name(p->job->target), p->flags[0].certainty);
-    fill_flags(p, &t);
-    return cli_table_report(c, title, &t, report);
+    char title[400];
+    for (int other = 0; other < 2; other++) {
+        cli_table t = {0};
+        if (fill_flag_table(p, other, &t, title, sizeof title))
+            CLI_TRY(cli_table_report(c, title, &t, report));
+    }
+    return LH_OK;
 }

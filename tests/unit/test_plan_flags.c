@@ -6,41 +6,59 @@
 
 #include <stdlib.h>
 
-/* A model with experts on four H100s, with a fixed layout and schedule for
- * Megatron-LM. */
-#define JOB                                                                    \
+/* A model with experts on eight H100s. */
+#define CLUSTER_AND_MODEL                                                      \
     "longhaul: job/1\n"                                                        \
     "cluster:\n"                                                               \
     "  gpu: {tflops: 989, memory_gib: %s, memory_gbps: 3350}\n"                \
     "  gpus_per_node: 4\n"                                                     \
     "  node_link: {gbps: 400, latency_us: 3}\n"                                \
-    "  fabric: {gbps: 100, latency_us: 8}\n"                                   \
+    "  fabric: {gbps: %s, latency_us: 8}\n"                                    \
     "  datacenters: [{name: west, nodes: 2}]\n"                                \
     "model: {layers: 4, hidden: 2048, ffn: 4096, heads: 16, kv_heads: 16, "    \
     "head_dim: 128, vocab: 32000, gated: true, tied_embeddings: false, "       \
     "experts: 16, experts_per_token: 4, expert_ffn: 1024, "                    \
-    "shared_expert_ffn: 1024, dense_layers: 1}\n"                              \
+    "shared_expert_ffn: 1024, dense_layers: 1}\n"
+/* The same with a fixed layout and schedule for Megatron-LM. */
+#define JOB                                                                    \
+    CLUSTER_AND_MODEL                                                          \
     "training: {global_batch: 32, sequence: 4096, zero: 1, recompute: %s%s}\n" \
     "framework: {preset: megatron%s}\n"                                        \
     "layout: {tensor: 2, context: 1, expert: 4, pipeline: 2, data: 2, "        \
     "micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}\n"
+/* The same with an open layout. */
+#define OPEN_JOB                                                               \
+    CLUSTER_AND_MODEL                                                          \
+    "training: {global_batch: 32, sequence: 4096, zero: 1%s}\n"                \
+    "framework: {preset: megatron%s}\n"
+
+/* Plans the job in `text`. */
+static lh_plan *make_plan(const char *text)
+{
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    return plan_of_job(job);
+}
 
 /* Plans the job with the given GPU memory, recomputation, and further keys of
  * `training` and `framework`. */
 static lh_plan *make(const char *gib, const char *recompute,
                      const char *training, const char *framework)
 {
-    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
     char text[2000];
-    lh_job *job = NULL;
-    lh_plan *plan = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text, JOB, gib, recompute, training, framework);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
-    if (job)
-        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
-    lh_job_free(job);
-    return plan;
+    snprintf(text, sizeof text, JOB, gib, "100", recompute, training,
+             framework);
+    return make_plan(text);
+}
+
+/* Plans the job with an open layout, and further keys of `training` and
+ * `framework`. */
+static lh_plan *make_open(const char *training, const char *framework)
+{
+    char text[2000];
+    snprintf(text, sizeof text, OPEN_JOB, "8", "400", training, framework);
+    return make_plan(text);
 }
 
 /* Returns the plan's advice for the key of the job; NULL: none. */
@@ -148,8 +166,85 @@ static void advised_changes_hold_together(void)
     lh_plan_free(p);
 }
 
+/* With overlapped all-to-alls and bf16 gradients, experts over all GPUs become
+ * faster than experts on every GPU. The job with these options has that layout,
+ * or a faster one. */
+static void options_change_the_layout(void)
+{
+    lh_plan *p = make_open("", ""), *again = p ? plan_again(p, NULL) : NULL;
+    const lh_flag_plan *f = p ? p->flag_plan : NULL;
+    lh_plan *with =
+        make_open("", ", overlap: {expert: 1}, gradients: bf16, reduce: bf16");
+    CHECK(p && f && again && again->flag_plan && with);
+    if (f && again && with) {
+        CHECK_INT(p->best.layout.expert, 1);
+        CHECK_INT(f->best->layout.expert, 8);
+        CHECK(f->before_ns > p->best.iteration_ns);
+        CHECK(f->best->iteration_ns < p->flags_ns);
+        CHECK_INT(f->n_flags, 2);
+        CHECK_STR(f->flags[0].key, "framework.overlap.expert: 1");
+        CHECK_STR(f->flags[1].key,
+                  "framework.gradients: bf16, framework.reduce: bf16");
+        for (uint32_t i = 0; i < f->n_flags; i++) {
+            CHECK(f->flags[i].advised && !f->flags[i].fixed);
+            CHECK_NEAR(f->flags[i].gain,
+                       1 - (double)f->flags[i].iteration_ns /
+                               (double)f->before_ns,
+                       1e-12);
+        }
+        CHECK_INT(with->best.layout.expert, 8);
+        CHECK(with->best.iteration_ns <= f->best->iteration_ns);
+        CHECK(with->flag_plan == NULL);
+        CHECK_INT(again->flag_plan->best->iteration_ns, f->best->iteration_ns);
+    }
+    lh_plan_free(with);
+    lh_plan_free(again);
+    lh_plan_free(p);
+}
+
+/* Options that the job sets, also at their default, are listed, but neither
+ * advised nor used for another layout. */
+static void fixed_options_are_respected(void)
+{
+    lh_plan *p =
+        make_open(", dispatcher: alltoall",
+                  ", overlap: {expert: 0}, gradients: fp32, reduce: fp32");
+    lh_plan *fixed = make("80", "none", ", dispatcher: alltoall", "");
+    const lh_flag_advice *deepep = find(fixed, "training.dispatcher: deepep");
+    const lh_flag_advice *tensor =
+        find(fixed, "framework.overlap.tensor: 0.82");
+    if (p) {
+        CHECK(p->n_flags > 0 && !p->flag_plan);
+        CHECK_INT(p->flags_ns, -1);
+        for (uint32_t i = 0; i < p->n_flags; i++)
+            CHECK(p->flags[i].fixed && !p->flags[i].advised);
+        plan_reads_back(p);
+    }
+    CHECK(deepep && deepep->fixed && !deepep->advised && deepep->gain > 0);
+    CHECK(tensor && !tensor->fixed && tensor->advised);
+    lh_plan_free(fixed);
+    lh_plan_free(p);
+}
+
+/* Where HybridEP is faster beside the overlap that was advised before, it
+ * replaces DeepEP, which is as fast alone. */
+static void one_dispatcher_is_advised(void)
+{
+    lh_plan *p = make_open("", "}\nlayout: {tensor: 1, context: 1, expert: 4, "
+                               "pipeline: 1, data: 8, micro_batch: 1");
+    const lh_flag_advice *deepep = find(p, "training.dispatcher: deepep");
+    const lh_flag_advice *hybridep = find(p, "training.dispatcher: hybridep");
+    CHECK_STR(p->flags[0].key, "framework.overlap.expert: 1");
+    CHECK(deepep && !deepep->advised && hybridep && hybridep->advised);
+    CHECK(p->flag_plan == NULL);
+    lh_plan_free(p);
+}
+
 int main(void)
 {
+    RUN(one_dispatcher_is_advised);
+    RUN(fixed_options_are_respected);
+    RUN(options_change_the_layout);
     RUN(advised_changes_hold_together);
     RUN(each_gain_is_that_of_a_plan);
     RUN(recomputed_modules_fit_into_memory);

@@ -83,6 +83,7 @@ typedef struct lh_training {
     bool dropout_given, dropout;
     double dropout_rate;      /* dropout rate; 0: not set, 0.1 */
     lh_dispatcher dispatcher; /* default LH_DISPATCHER_ALL_TO_ALL */
+    bool dispatcher_given;    /* set in the file */
     /* With LH_RECOMPUTE_MODULES: bit set, 1 << lh_module. */
     uint32_t recompute_modules;
     /* Expert load balancing: coefficient of the balancing loss, and bias update
@@ -162,7 +163,10 @@ typedef struct lh_framework {
      * every GPU; else sequence parallelism. */
     bool no_sequence_parallel;
     lh_gradient gradients, reduce; /* in memory; during reduction */
-    bool attention_given, gradients_given, reduce_given;
+    /* Set in the file; overlap_expert_given: one of the two overlaps of
+     * experts' all-to-alls is. */
+    bool attention_given, kernels_given, gradients_given, reduce_given;
+    bool overlap_tensor_given, overlap_expert_given;
     /* Receives for messages between pipeline ranks. Default: the preset's,
      * which may depend on the layout. */
     bool receives_given;

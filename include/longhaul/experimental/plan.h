@@ -283,8 +283,20 @@ typedef struct lh_flag_advice {
     double gain; /* saved fraction of the plan's iteration; below 0: slower */
     int64_t peak_memory_bytes; /* of the fullest GPU */
     bool advised;          /* one of the changes that together are fastest */
+    bool fixed;            /* the job sets the option; never advised */
     const char *certainty; /* "modelled": by the cost model */
 } lh_flag_advice;
+
+/* A layout that is faster than the plan's with other options of the training
+ * program, each of which the job leaves open. */
+typedef struct lh_flag_plan {
+    int64_t before_ns; /* the layout's iteration without the changes */
+    /* The advised changes, by iteration time of the layout with one alone;
+     * gain: saved fraction of before_ns. */
+    uint32_t n_flags;
+    const lh_flag_advice *flags;
+    const lh_choice *best; /* the layout with all of the changes */
+} lh_flag_plan;
 
 /* Errors of predicted iteration times in published runs of one kind, which
  * fitted no constant (docs/validation.md). */
@@ -390,6 +402,8 @@ struct lh_plan {
     uint32_t n_flags;
     const lh_flag_advice *flags;
     int64_t flags_ns;
+    /* A layout that is fastest with changed options; NULL: the plan's is. */
+    const lh_flag_plan *flag_plan;
     const lh_plan_breakdown *breakdown; /* NULL: absent from the file */
     uint32_t n_dimension_alternatives;
     const lh_plan_dimension_alternative *dimension_alternatives;

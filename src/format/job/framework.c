@@ -306,11 +306,17 @@ static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
 {
     lh_framework *f = it;
     const framework_context *a = r->context;
+    const lhi_node *overlap = lhi_node_find(map, "overlap");
     f->preset_given = lhi_node_find(map, "preset") != NULL;
     f->attention_given = lhi_node_find(map, "attention") != NULL;
+    f->kernels_given = lhi_node_find(map, "kernels") != NULL;
     f->gradients_given = lhi_node_find(map, "gradients") != NULL;
     f->reduce_given = lhi_node_find(map, "reduce") != NULL;
     f->receives_given = lhi_node_find(map, "receives") != NULL;
+    f->overlap_tensor_given = overlap && lhi_node_find(overlap, "tensor");
+    f->overlap_expert_given =
+        overlap && (lhi_node_find(overlap, "expert") ||
+                    lhi_node_find(overlap, "shared_experts"));
     LHI_TRY(check_gradients(r, map, f, a->job, err));
     LHI_TRY(check_fp8(r, map, f, a->job, err));
     return check_effects(r, map, f, a->job, err);

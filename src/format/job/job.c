@@ -292,7 +292,7 @@ static lh_status read_training(lhi_job_reader *r, lh_error *err)
         lhi_job_read_choice(r, map, "rings", ring_names, &rings, &given, err));
     t->rings = (lh_ring)rings;
     LHI_TRY(lhi_job_read_choice(r, map, "dispatcher", lhi_dispatcher_names,
-                                &dispatcher, &given, err));
+                                &dispatcher, &t->dispatcher_given, err));
     if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err,
                             LH_EINPUT, "%s has no experts",

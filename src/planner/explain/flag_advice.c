@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluates a plan with single options of its training program changed: builds
  * the plan's layout again by the cost model and simulates the plan's schedule
- * on it. */
+ * on it. Does the same with the best other layouts; if one of them becomes the
+ * fastest, plans the job with its options again. */
 #include "planner/explain/flag_advice.h"
 
 #include "base/fail.h"
 #include "format/job/parse.h"
-#include "planner/layout/choice.h"
+#include "planner/explain/whatif.h"
 #include "planner/layout/target_flags.h"
+#include "planner/search/candidate.h"
 #include "planner/search/refine.h"
+#include "planner/search/search_budget.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +20,9 @@
 
 /* Capacity for a key or a list of options, in bytes. */
 enum { FLAG_TEXT = 200, MOST_FLAGS = 16 };
+/* Other layouts to evaluate with changed options: one for each tensor degree,
+ * expert degree and recomputation, on which the options act. */
+enum { MOST_FINALISTS = 3 };
 
 /* A plan with changed options: its job, recomputation, and its times. */
 typedef struct changed_plan {
@@ -24,18 +30,25 @@ typedef struct changed_plan {
     lh_choice choice;
 } changed_plan;
 
+/* Options of which a plan has one at a time. */
+typedef enum flag_kind { SINGLE, DISPATCHER, EXPERT_OVERLAP } flag_kind;
+
 /* A change of the list with the plan that it leads to. */
 typedef struct flag_change {
     lh_flag_advice advice;
+    flag_kind kind;
     changed_plan plan;
 } flag_change;
 
 /* The list under construction. */
 typedef struct flag_list {
-    const lh_plan *plan;
+    const lh_plan *plan; /* its job, best and schedule */
+    const lh_job *given; /* the job as read: the options that it sets */
     lhi_arena *mem;
     flag_change *changes;
     uint32_t n;
+    flag_kind kind;   /* of the changes that are being listed */
+    changed_plan all; /* the plan with all advised changes */
 } flag_list;
 
 /* Returns a copy of the plan's job and layout, in which options of the training
@@ -79,10 +92,10 @@ static lh_status evaluate_change(const flag_list *l, changed_plan *c,
 }
 
 /* Appends a changed option to the list with its iteration time; `key`: job
- * keys, `flag`: options of the training program. Does nothing if the iteration
- * time stays the same. */
-static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
-                          const char *flag, lh_error *err)
+ * keys, `flag`: options of the training program, `fixed`: the job sets the
+ * option. Does nothing if the iteration time stays the same. */
+static lh_status add_flag(flag_list *l, const changed_plan *c, bool fixed,
+                          const char *key, const char *flag, lh_error *err)
 {
     const double now = (double)l->plan->best.iteration_ns;
     flag_change *f = &l->changes[l->n];
@@ -95,8 +108,10 @@ static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
                          .iteration_ns = c->choice.iteration_ns,
                          .gain = 1 - (double)c->choice.iteration_ns / now,
                          .peak_memory_bytes = c->choice.peak_memory_bytes,
+                         .fixed = fixed,
                          .certainty = "modelled"};
     f->plan = *c;
+    f->kind = l->kind;
     if (!f->advice.key || !f->advice.flag)
         return lhi_fail_nomem(err);
     l->n++;
@@ -104,13 +119,13 @@ static lh_status add_flag(flag_list *l, const changed_plan *c, const char *key,
 }
 
 /* Evaluates the plan with a changed option and appends it to the list if it is
- * possible; `key`: job keys, `flag`: options of the training program. */
-static lh_status try_flag(flag_list *l, changed_plan *c, const char *key,
-                          const char *flag, lh_error *err)
+ * possible; `fixed`, `key` and `flag` as for add_flag(). */
+static lh_status try_flag(flag_list *l, changed_plan *c, bool fixed,
+                          const char *key, const char *flag, lh_error *err)
 {
     bool fits;
     LHI_TRY(evaluate_change(l, c, &fits, err));
-    return fits ? add_flag(l, c, key, flag, err) : LH_OK;
+    return fits ? add_flag(l, c, fixed, key, flag, err) : LH_OK;
 }
 
 /* Evaluates the plan with every other token dispatcher (all-to-all
@@ -133,7 +148,8 @@ static lh_status try_dispatchers(flag_list *l, lh_error *err)
                      name);
         else
             snprintf(flag, sizeof flag, LHI_FLAG_DISPATCHER "%s", name);
-        LHI_TRY(try_flag(l, &c, key, flag, err));
+        LHI_TRY(try_flag(l, &c, l->given->training.dispatcher_given, key, flag,
+                         err));
     }
     return LH_OK;
 }
@@ -144,11 +160,12 @@ static lh_status try_dispatchers(flag_list *l, lh_error *err)
 static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
 {
     const lh_framework *f = &l->plan->job->framework;
+    const bool fixed = l->given->framework.overlap_expert_given;
     if (!(f->overlap_expert > 0)) {
         changed_plan c = start_change(l);
         c.job.framework.overlap_expert = 1;
         c.job.framework.overlap_shared_experts = 0;
-        LHI_TRY(try_flag(l, &c, "framework.overlap.expert: 1",
+        LHI_TRY(try_flag(l, &c, fixed, "framework.overlap.expert: 1",
                          LHI_FLAG_EXPERT_OVERLAP, err));
     }
     if (l->plan->job->model->shared_expert_ffn &&
@@ -156,7 +173,7 @@ static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
         changed_plan c = start_change(l);
         c.job.framework.overlap_expert = 0;
         c.job.framework.overlap_shared_experts = 1;
-        LHI_TRY(try_flag(l, &c, "framework.overlap.shared_experts: 1",
+        LHI_TRY(try_flag(l, &c, fixed, "framework.overlap.shared_experts: 1",
                          LHI_FLAG_SHARED_OVERLAP, err));
     }
     return LH_OK;
@@ -176,7 +193,7 @@ static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
         megatron ? LHI_MEGATRON_TENSOR_OVERLAP : LHI_TORCHTITAN_TENSOR_OVERLAP;
     snprintf(key, sizeof key, "framework.overlap.tensor: %.15g",
              c.job.framework.overlap_tensor);
-    return try_flag(l, &c, key,
+    return try_flag(l, &c, l->given->framework.overlap_tensor_given, key,
                     megatron ? LHI_FLAG_TENSOR_OVERLAP
                              : LHI_FLAG_COMPILE " " LHI_FLAG_ASYNC_TENSOR,
                     err);
@@ -198,7 +215,7 @@ static lh_status try_sharding(flag_list *l, lh_error *err)
         full ? LH_SHARDING_HYBRID : LH_SHARDING_FULL;
     snprintf(flag, sizeof flag, LHI_FLAG_OPTIMIZER_INSTANCES " %" PRIu32,
              lhi_state_groups(&c.job, &c.choice.layout, c.choice.zero));
-    return try_flag(l, &c,
+    return try_flag(l, &c, true,
                     full ? "layout.sharding: hybrid" : "layout.sharding: full",
                     flag, err);
 }
@@ -208,12 +225,14 @@ static lh_status try_sharding(flag_list *l, lh_error *err)
 static lh_status try_gradients(flag_list *l, lh_error *err)
 {
     const lh_job *job = l->plan->job;
+    const lh_framework *f = &l->given->framework;
     changed_plan c = start_change(l);
     if (job->training.precision != LH_PRECISION_BF16 ||
         job->framework.gradients == LH_GRADIENT_BF16)
         return LH_OK;
     c.job.framework.gradients = c.job.framework.reduce = LH_GRADIENT_BF16;
-    return try_flag(l, &c, "framework.gradients: bf16, framework.reduce: bf16",
+    return try_flag(l, &c, f->gradients_given || f->reduce_given,
+                    "framework.gradients: bf16, framework.reduce: bf16",
                     LHI_FLAG_REDUCE_BF16, err);
 }
 
@@ -226,7 +245,8 @@ static lh_status try_compilation(flag_list *l, lh_error *err)
     if (l->plan->job->framework.kernels != LH_KERNELS_EAGER)
         return LH_OK;
     c.job.framework.kernels = LH_KERNELS_FUSED;
-    return try_flag(l, &c, "framework.kernels: fused", LHI_FLAG_COMPILE, err);
+    return try_flag(l, &c, l->given->framework.kernels_given,
+                    "framework.kernels: fused", LHI_FLAG_COMPILE, err);
 }
 
 /* The modules that recomputing `moe` includes. */
@@ -334,7 +354,7 @@ static lh_status try_modules(flag_list *l, lh_error *err)
     format_modules(modules, modules ? LHI_FLAG_RECOMPUTE_MODULES " " : "", " ",
                    modules ? "" : "no --recompute-granularity", flag,
                    sizeof flag);
-    return add_flag(l, &c, key, flag, err);
+    return add_flag(l, &c, l->given->training.recompute_given, key, flag, err);
 }
 
 /* Orders changes by iteration time, for qsort(); equal times by key. */
@@ -381,23 +401,33 @@ static void adopt_options(const flag_list *l, const changed_plan *from,
             from->choice.layout.sharding;
 }
 
-/* Combines the listed changes greedily: takes each one, in the list's order,
- * that makes the plan with the earlier ones faster, and marks it as advised.
- * *all_ns: iteration time with all advised changes; -1: none. */
-static lh_status combine_changes(flag_list *l, int64_t *all_ns, lh_error *err)
+/* Marks change i as advised in place of other changes of its kind. */
+static void replace_advised(flag_list *l, uint32_t i)
 {
-    changed_plan all = start_change(l);
-    *all_ns = -1;
+    for (uint32_t k = 0; k < i; k++)
+        if (l->changes[k].kind == l->changes[i].kind &&
+            l->changes[i].kind != SINGLE)
+            l->changes[k].advice.advised = false;
+    l->changes[i].advice.advised = true;
+}
+
+/* Combines the listed changes greedily in l->all: takes each one that the job
+ * leaves open, in the list's order, that makes the plan with the earlier ones
+ * faster, and marks it as advised. */
+static lh_status combine_changes(flag_list *l, lh_error *err)
+{
+    l->all = start_change(l);
     for (uint32_t i = 0; i < l->n && l->changes[i].advice.gain > 0; i++) {
-        changed_plan next = all;
+        changed_plan next = l->all;
         bool fits;
+        if (l->changes[i].advice.fixed)
+            continue;
         adopt_options(l, &l->changes[i].plan, &next);
         LHI_TRY(evaluate_change(l, &next, &fits, err));
-        if (!fits || next.choice.iteration_ns >= all.choice.iteration_ns)
+        if (!fits || next.choice.iteration_ns >= l->all.choice.iteration_ns)
             continue;
-        all = next;
-        l->changes[i].advice.advised = true;
-        *all_ns = all.choice.iteration_ns;
+        l->all = next;
+        replace_advised(l, i);
     }
     return LH_OK;
 }
@@ -415,29 +445,213 @@ static lh_status list_changes(flag_list *l, lh_error *err)
     LHI_TRY(try_sharding(l, err));
     if (l->plan->best.layout.expert == 1)
         return LH_OK;
+    l->kind = DISPATCHER;
     LHI_TRY(try_dispatchers(l, err));
+    l->kind = EXPERT_OVERLAP;
     return try_expert_overlaps(l, err);
 }
 
-lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err)
+/* Lists every change of an option of l->plan's training program by iteration
+ * time, and combines those to advise. */
+static lh_status fill_list(flag_list *l, lh_error *err)
 {
-    flag_list l = {.plan = plan, .mem = mem};
+    l->changes = LHI_NEW(l->mem, flag_change, MOST_FLAGS);
+    if (!l->changes)
+        return lhi_fail_nomem(err);
+    LHI_TRY(list_changes(l, err));
+    qsort(l->changes, l->n, sizeof *l->changes, compare_changes);
+    return combine_changes(l, err);
+}
+
+/* Copies the advice of the list, all of it or only the advised changes, to a
+ * new array *out of *n entries. */
+static lh_status copy_advice(const flag_list *l, bool advised_only,
+                             const lh_flag_advice **out, uint32_t *n,
+                             lh_error *err)
+{
+    lh_flag_advice *flags = LHI_NEW(l->mem, lh_flag_advice, MOST_FLAGS);
+    *n = 0;
+    if (!flags)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->changes[i].advice.advised || !advised_only)
+            flags[(*n)++] = l->changes[i].advice;
+    *out = flags;
+    return LH_OK;
+}
+
+/* Checks whether the options act alike on both layouts: the tensor degree, the
+ * expert degree and the recomputation are equal. */
+static bool is_of_one_kind(const lh_choice *a, const lh_choice *b)
+{
+    return a->layout.tensor == b->layout.tensor &&
+           a->layout.expert == b->layout.expert && a->recompute == b->recompute;
+}
+
+/* Checks whether a plan candidate can be evaluated again by its schedule
+ * method alone. */
+static bool is_evaluable(const lh_choice *c)
+{
+    return c->status == LH_CHOICE_OK && !c->elastic &&
+           !c->layout.group_micro_batches &&
+           strcmp(c->layout.schedule, LH_OPTIMAL) != 0;
+}
+
+/* Inserts a plan candidate into finalists[0..*n-1], ordered by iteration time
+ * with one candidate of a kind; drops the slowest beyond MOST_FINALISTS. */
+static void add_finalist(const lh_plan *plan, const lh_choice *c,
+                         const lh_choice **finalists, uint32_t *n)
+{
+    uint32_t k = 0;
+    if (!is_evaluable(c) || is_of_one_kind(c, &plan->best))
+        return;
+    while (k < *n && finalists[k]->iteration_ns <= c->iteration_ns)
+        if (is_of_one_kind(finalists[k++], c))
+            return;
+    uint32_t last = k;
+    while (last < *n && !is_of_one_kind(finalists[last], c))
+        last++;
+    if (last == MOST_FINALISTS)
+        last--;
+    else if (last == *n)
+        ++*n;
+    if (k >= MOST_FINALISTS)
+        return;
+    for (; last > k; last--)
+        finalists[last] = finalists[last - 1];
+    finalists[k] = c;
+}
+
+/* Evaluates another layout, there->best with its schedule, for the plan's job
+ * and with the changes that this layout has to gain; into *list if the layout
+ * fits and is faster with them than *fastest, which then becomes its time. */
+static lh_status evaluate_layout(const flag_list *own, lh_plan *there,
+                                 flag_list *list, int64_t *fastest,
+                                 lh_error *err)
+{
+    flag_list l = {.plan = there, .given = own->given, .mem = own->mem};
+    bool fits;
+    there->job = own->plan->job;
+    changed_plan now = start_change(&l);
+    LHI_TRY(evaluate_change(&l, &now, &fits, err));
+    if (!fits)
+        return LH_OK;
+    there->best = now.choice;
+    LHI_TRY(fill_list(&l, err));
+    if (l.all.choice.iteration_ns >= *fastest)
+        return LH_OK;
+    *fastest = l.all.choice.iteration_ns;
+    *list = l;
+    return LH_OK;
+}
+
+/* Schedules a finalist by its own method and evaluates it with changed options
+ * like evaluate_layout(). `there` holds its plan, which *list refers to. */
+static lh_status evaluate_finalist(const flag_list *own,
+                                   const lh_plan_options *options,
+                                   const lh_choice *c, lh_plan *there,
+                                   flag_list *list, int64_t *fastest,
+                                   lh_error *err)
+{
+    const lhi_config config = lhi_config_from_choice(c);
+    lhi_built_layout built;
+    lh_schedule *schedule = NULL;
+    *there = (lh_plan){.best = *c};
+    LHI_TRY(lhi_layout_build(own->plan->job, &config, &built, err));
+    lh_status status =
+        lhi_method_evaluate(own->plan->job, options, &built, NULL, own->mem,
+                            &there->best, &schedule, err);
+    lh_pipeline_free(built.pipeline);
+    there->schedule = schedule;
+    if (status == LH_OK && schedule)
+        status = evaluate_layout(own, there, list, fastest, err);
+    lh_schedule_free(schedule);
+    there->schedule = NULL;
+    return status;
+}
+
+/* Searches the plan's job again with the options of *list, except its
+ * recomputed modules, and evaluates the layout found like evaluate_layout().
+ * `there` holds its plan. */
+static lh_status plan_again(const flag_list *own,
+                            const lh_plan_options *options, lh_plan *there,
+                            flag_list *list, int64_t *fastest, lh_error *err)
+{
+    const lh_plan_options shared = lhi_options_for_questions(options);
+    lh_job job = list->all.job;
+    lh_error why = {0};
+    job.training.recompute = own->plan->job->training.recompute;
+    job.training.recompute_modules = own->plan->job->training.recompute_modules;
+    LHI_TRY(lhi_plan_search_possible(&job, &shared, 1, *fastest, own->mem,
+                                     there, &why, err));
+    lh_pipeline_free((lh_pipeline *)there->pipeline);
+    lh_status status = LH_OK;
+    if (there->schedule && !there->best.elastic)
+        status = evaluate_layout(own, there, list, fastest, err);
+    lh_schedule_free((lh_schedule *)there->schedule);
+    return status;
+}
+
+/* Stores the layout of the list with its advised changes in plan->flag_plan. */
+static lh_status set_flag_plan(const flag_list *l, lh_plan *plan, lh_error *err)
+{
+    lh_flag_plan *out = LHI_NEW(l->mem, lh_flag_plan, 1);
+    lh_choice *best = LHI_NEW(l->mem, lh_choice, 1);
+    if (!out || !best)
+        return lhi_fail_nomem(err);
+    *best = l->all.choice;
+    best->recompute = l->plan->best.recompute; /* `flags` has the modules */
+    best->why = "";
+    best->cost = NULL;
+    best->lower_bound_ns = 0; /* that of the job's options */
+    LHI_TRY(lhi_choice_compute_rates(plan->job, l->mem, best, err));
+    *out =
+        (lh_flag_plan){.before_ns = l->plan->best.iteration_ns, .best = best};
+    plan->flag_plan = out;
+    return copy_advice(l, true, &out->flags, &out->n_flags, err);
+}
+
+/* Evaluates the best layouts of other kinds than the plan's with changed
+ * options. If one is faster than the plan's layout with its own changes,
+ * searches the job with these options again, and stores the fastest layout. */
+static lh_status try_layouts(const flag_list *own,
+                             const lh_plan_options *options, lh_plan *plan,
+                             lh_error *err)
+{
+    const lh_choice *finalists[MOST_FINALISTS] = {NULL};
+    uint32_t n = 0;
+    lh_plan there[MOST_FINALISTS], again = {0};
+    flag_list list = {0};
+    int64_t fastest = own->all.choice.iteration_ns;
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        add_finalist(plan, &plan->alternatives[i], finalists, &n);
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        add_finalist(plan, &plan->dimension_alternatives[i].choice, finalists,
+                     &n);
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(evaluate_finalist(own, options, finalists[i], &there[i], &list,
+                                  &fastest, err));
+    if (!list.plan)
+        return LH_OK;
+    LHI_TRY(plan_again(own, options, &again, &list, &fastest, err));
+    return set_flag_plan(&list, plan, err);
+}
+
+lh_status lhi_plan_advise_flags(const lh_job *given,
+                                const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err)
+{
+    flag_list l = {.plan = plan, .given = given, .mem = mem};
     const lh_target target = plan->job->target;
-    lh_flag_advice *flags;
     plan->flags_ns = -1;
     if ((target != LH_TARGET_MEGATRON && target != LH_TARGET_TORCHTITAN) ||
         plan->best.elastic)
         return LH_OK;
-    l.changes = LHI_NEW(mem, flag_change, MOST_FLAGS);
-    flags = LHI_NEW(mem, lh_flag_advice, MOST_FLAGS);
-    if (!l.changes || !flags)
-        return lhi_fail_nomem(err);
-    LHI_TRY(list_changes(&l, err));
-    qsort(l.changes, l.n, sizeof *l.changes, compare_changes);
-    LHI_TRY(combine_changes(&l, &plan->flags_ns, err));
-    for (uint32_t i = 0; i < l.n; i++)
-        flags[i] = l.changes[i].advice;
-    plan->flags = flags;
-    plan->n_flags = l.n;
-    return LH_OK;
+    LHI_TRY(fill_list(&l, err));
+    LHI_TRY(copy_advice(&l, false, &plan->flags, &plan->n_flags, err));
+    if (l.all.choice.iteration_ns < plan->best.iteration_ns)
+        plan->flags_ns = l.all.choice.iteration_ns;
+    if (options->jitter || options->objective != LH_PLAN_FASTEST)
+        return LH_OK; /* the plan is not the fastest anyway */
+    return try_layouts(&l, options, plan, err);
 }

@@ -8,8 +8,12 @@
 #include <longhaul/experimental/plan.h>
 
 /* Fills plan->flags, the options of the training program that would change the
- * iteration time of plan->best and its schedule, if the job is for such a
- * program; the list is in `mem`. */
-lh_status lhi_plan_advise_flags(lhi_arena *mem, lh_plan *plan, lh_error *err);
+ * iteration time of plan->best and its schedule, and plan->flag_plan, a layout
+ * that is fastest with changed options, if the job is for such a program. Only
+ * options that `given` leaves open are advised; `given`: the plan's job as read
+ * from its file. Results are in `mem`. */
+lh_status lhi_plan_advise_flags(const lh_job *given,
+                                const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err);
 
 #endif

@@ -129,7 +129,37 @@ static const lhi_schema_field flag_rows[] = {
     {"peak_memory_bytes", LHI_INTEGER(lh_flag_advice, peak_memory_bytes),
      .most = INT64_MAX},
     {"advised", LHI_BOOL(lh_flag_advice, advised)},
+    {"fixed", LHI_BOOL(lh_flag_advice, fixed),
+     LHI_OMIT_IF(lh_flag_advice, fixed, false)},
     {"certainty", LHI_STRING(lh_flag_advice, certainty)},
 };
 const lhi_schema lhi_flag_advice_table = {
     LHI_ROWS("flag", lh_flag_advice, flag_rows), .check = check_gain};
+
+/* Checks that the layout that a plan file names as fastest with other options
+ * is faster than the plan with its own advised ones. LH_EINPUT otherwise. */
+static lh_status check_flag_plan(const lhi_read_context *r, const lhi_node *map,
+                                 void *it, lh_error *err)
+{
+    const lh_flag_plan *f = it;
+    const lh_plan *p = r->context;
+    const int64_t own = p->flags_ns >= 0 ? p->flags_ns : p->best.iteration_ns;
+    if (f->best->iteration_ns < own && f->best->iteration_ns <= f->before_ns)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "best"), err, LH_EINPUT,
+                        "must be faster than the plan with its advised options "
+                        "and than before_s");
+}
+
+/* Options of another layout, whose gains are not those of the plan's. */
+static const lhi_schema own_flag_table = {
+    LHI_ROWS("flag", lh_flag_advice, flag_rows)};
+static const lhi_schema_field flag_plan_rows[] = {
+    {"before_s", LHI_SECONDS(lh_flag_plan, before_ns), .high = 9e9},
+    {"flags", LHI_LIST(lh_flag_plan, flags, n_flags), .table = &own_flag_table},
+    {"best", LHI_STRUCT_POINTER(lh_flag_plan, best),
+     .table = &lhi_choice_table},
+};
+const lhi_schema lhi_flag_plan_table = {
+    LHI_ROWS("layout with other flags", lh_flag_plan, flag_plan_rows),
+    .check = check_flag_plan};

@@ -342,6 +342,8 @@ static const lhi_schema_field plan_rows[] = {
      .table = &lhi_flag_advice_table, .when = LHI_OPTIONAL},
     {"flags_iteration_s", LHI_SECONDS(lh_plan, flags_ns), .high = 9e9,
      .when = LHI_OPTIONAL, .absent = -1},
+    {"flags_layout", LHI_STRUCT_POINTER(lh_plan, flag_plan),
+     .table = &lhi_flag_plan_table, .when = LHI_OPTIONAL},
     {"robust", LHI_STRUCT_POINTER(lh_plan, robust), .table = &lhi_robust_table,
      .when = LHI_OPTIONAL},
     {"methods", LHI_LIST(lh_plan, methods, n_methods),

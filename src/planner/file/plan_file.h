@@ -33,6 +33,7 @@ extern const lhi_schema lhi_runner_table;
 extern const lhi_schema lhi_curve_table;
 extern const lhi_schema lhi_link_advice_table;
 extern const lhi_schema lhi_flag_advice_table;
+extern const lhi_schema lhi_flag_plan_table;
 extern const lhi_schema lhi_answer_table;
 extern const lhi_schema lhi_sensitivity_table;
 
