@@ -107,8 +107,9 @@ void published_models(const predicted *rows, uint32_t n, bool markdown,
 
 /* Prints the layout choices: for each model, system and batch with several
  * layouts, the slowdown of the layout predicted fastest against the fastest
- * measured. */
-void published_choices(const predicted *rows, uint32_t n, bool markdown,
+ * measured. Returns false after printing an error if one is more than 2 %
+ * slower. */
+bool published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 
 /* Adds a held-out run to the errors of its kind (lh_find_validated_runs()).
@@ -116,7 +117,8 @@ void published_choices(const predicted *rows, uint32_t n, bool markdown,
 bool published_add_accuracy(const char *job_text, double error);
 
 /* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both
- * as Markdown. Returns false after printing an error. */
+ * as Markdown. Returns false after printing an error, also if a run that ran
+ * out of memory is predicted to leave more than 3 GiB free. */
 bool published_torchtitan(const char *folder, FILE *to);
 /* Prints the job of the torchtitan run in a row, counted from 0. Returns false
  * after printing an error. */

@@ -110,9 +110,11 @@ static void print_choice(const choice *c, bool markdown, FILE *to)
             100 * (run->measured_s / c->fastest->run->measured_s - 1));
 }
 
-void published_choices(const predicted *rows, uint32_t n, bool markdown,
+bool published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to)
 {
+    const double MOST_BEHIND = 0.02;
+    bool ok = true;
     uint32_t groups = 0, right = 0;
     double sum = 0, worst = 0;
 
@@ -133,10 +135,18 @@ void published_choices(const predicted *rows, uint32_t n, bool markdown,
         right += c.chosen == c.fastest;
         sum += behind;
         worst = fmax(worst, behind);
+        if (behind <= MOST_BEHIND)
+            continue;
+        fprintf(stderr,
+                "validate-published: %s, %u: the layout chosen is %.1f %% "
+                "slower than the fastest measured\n",
+                rows[i].run->model, rows[i].run->batch, 100 * behind);
+        ok = false;
     }
     fprintf(to,
             "\nOf %u groups the model chooses the fastest layout in %u; the "
             "chosen layouts take %.1f %% longer than the fastest on average, "
             "%.1f %% at worst.\n",
             groups, right, groups ? 100 * sum / groups : 0, 100 * worst);
+    return ok;
 }

@@ -367,6 +367,29 @@ static void print_all(const titan_set *set, FILE *to)
             excluded);
 }
 
+/* Checks that no run that ran out of memory is predicted to leave more than
+ * MOST_SPARE_GIB of its GPU free. */
+static bool check_spare(const titan_set *set)
+{
+    const double MOST_SPARE_GIB = 3;
+    bool ok = true;
+
+    for (uint32_t i = 0; i < set->n; i++) {
+        const titan_run *run = &set->runs[i];
+        double spare = run->gpu_gib - run->predicted_gib;
+
+        if (run->exclusion_reason || !run->out_of_memory ||
+            spare <= MOST_SPARE_GIB)
+            continue;
+        fprintf(stderr,
+                "validate-published: %s: ran out of memory, but is predicted "
+                "to leave %.1f GiB free\n",
+                run->identity, spare);
+        ok = false;
+    }
+    return ok;
+}
+
 bool published_torchtitan(const char *folder, FILE *to)
 {
     static titan_set set;
@@ -377,6 +400,8 @@ bool published_torchtitan(const char *folder, FILE *to)
         if (!set.runs[i].exclusion_reason && !predict(&set.runs[i]))
             return false;
     print_all(&set, to);
+    if (!check_spare(&set))
+        return false;
     for (uint32_t i = 0; i < set.n; i++) {
         const titan_run *run = &set.runs[i];
 

@@ -13,7 +13,9 @@
  * lines that begin with
  * "<!-- validate-published"; --check fails if PAGE differs from the current
  * results. Both fail if the errors in lh_find_validated_runs() differ from the
- * results.
+ * results. Every comparison fails if a layout chosen from a group is more than
+ * 2 % slower than the fastest measured, or if a run that ran out of memory is
+ * predicted to leave more than 3 GiB free.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
  * steps unless --iterations is given. */
@@ -275,15 +277,18 @@ static void print_scales(const predicted *rows, uint32_t n, bool markdown,
     }
 }
 
-static void print_all(const published_set *set, const predicted *rows,
+/* Prints all results. Returns false after printing an error if a choice among
+ * layouts is bad. */
+static bool print_all(const published_set *set, const predicted *rows,
                       uint32_t n, bool markdown, FILE *to)
 {
     static bool printed[MAX_PUBLISHED];
     uint32_t refused = 0;
+    bool ok;
 
     print_means(rows, n, markdown, to);
     published_models(rows, n, markdown, to);
-    published_choices(rows, n, markdown, to);
+    ok = published_choices(rows, n, markdown, to);
     print_scales(rows, n, markdown, to);
     fputs(markdown
               ? "\n| release | model | system | GPUs | layout | measured, s | "
@@ -307,6 +312,7 @@ static void print_all(const published_set *set, const predicted *rows,
         fputs(markdown ? "* " : "", to);
         print_equal_exclusions(set, i, printed, to);
     }
+    return ok;
 }
 
 static int print_job(const published_set *set, const char *folder, long job)
@@ -337,8 +343,9 @@ static bool update_page(const published_set *set, const predicted *rows,
 
     if (!to)
         return false;
-    print_all(set, rows, n, true, to);
-    ok = published_torchtitan(on->folder, to) && check_accuracy(rows, n);
+    ok = print_all(set, rows, n, true, to);
+    ok = published_torchtitan(on->folder, to) && ok;
+    ok = ok && check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
         ok = page_part("validate-published", on->page, on->write, 1, made);
     free(made);
@@ -422,6 +429,6 @@ int main(int argc, char **argv)
         return 1;
     if (a.on.page)
         return !update_page(&set, rows, n, &a.on);
-    print_all(&set, rows, n, false, stdout);
-    return !published_torchtitan(a.on.folder, stdout);
+    const bool ok = print_all(&set, rows, n, false, stdout);
+    return !published_torchtitan(a.on.folder, stdout) || !ok;
 }
