@@ -31,7 +31,7 @@ bool cli_is_chakra(const char *path)
 /* The files of all ranks. */
 typedef struct traces {
     uint32_t n, most;
-    lh_chakra_file *files; /* with names and data of their own */
+    lh_chakra_file *files; /* with their own names and data */
 } traces;
 
 /* Frees the names and texts of the execution traces read so far. */

@@ -172,7 +172,7 @@ lh_status cli_reject_empty_range(cli *c, const char *option, const char *text);
  * to; NULL: none is similar. */
 const char *cli_find_similar_word(const char *typed, const char *const *words);
 
-/* Maximum number of words in cli_find_similar_words(). */
+/* Maximum word count in cli_find_similar_words(). */
 enum { CLI_MOST_SIMILAR = 4 };
 /* Finds up to CLI_MOST_SIMILAR of the NULL-terminated `words` by edit distance
  * from `typed`, the most similar first, into the NULL-terminated `out`. Words
@@ -208,7 +208,7 @@ const cli_option *cli_find_long(const cli_command *command, const char *name,
 const cli_option *cli_find_letter(const cli_command *command, char letter);
 /* Finds an option by name; NULL: none. */
 const cli_option *cli_find_option(const cli_command *command, const char *name);
-/* Returns the i-th word of a CLI_CHOICE; NULL after the last. */
+/* Returns a CLI_CHOICE's i-th word; NULL after the last. */
 const char *cli_choice_word(const cli_option *option, uint32_t i);
 
 /* --- pages generated from the tables ------------------------------------ */
@@ -226,7 +226,7 @@ const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
 void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
 /* Prints the program's help with all commands, wrapped before `width`. */
 void cli_help_all(FILE *out, uint32_t width);
-/* Prints the man page of a command, or of all (NULL). */
+/* Prints a command's man page, or all pages (NULL). */
 void cli_man(FILE *out, const cli_command *command);
 /* Prints the completion script for "bash", "zsh" or "fish"; false: unknown
  * shell. */
@@ -297,7 +297,7 @@ typedef enum cli_interrupt {
     CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third one ends
                           * the program */
 } cli_interrupt;
-/* Starts to count interrupts (Ctrl-C, SIGTERM, SIGHUP) instead of ending the
+/* Starts to count interrupts (Ctrl-C, SIGTERM, SIGHUP) rather than ending the
  * program. `how`: the caller polls for one or for two; the next one ends the
  * program. SIGTERMs and SIGHUPs within 0.2 s after the previous signal count
  * once. */
@@ -316,7 +316,7 @@ void cli_release_signals(void);
 
 /* --- terminal ----------------------------------------------------------- */
 
-/* Returns the width of the terminal on standard output, or $COLUMNS, or 80. */
+/* Returns the terminal's width on standard output, or $COLUMNS, or 80. */
 uint32_t cli_width(void);
 /* Checks whether standard output is a terminal with colours that are not
  * disabled. */

@@ -69,7 +69,7 @@ static void print_claims(cli *c, const work *w)
 }
 
 /* Returns `device`'s peak memory in the verdict `of`, in the pipeline's unit
- * (bytes or model units); callback of cli_host_memory_text(). */
+ * (bytes or model units); callback for cli_host_memory_text(). */
 static int64_t certified_peak(const void *of, uint32_t device)
 {
     return lh_verdict_peak_memory(of, device);

@@ -293,8 +293,8 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
     return status;
 }
 
-/* Adds a row per contender in ranking order, with its timeline, to the report
- * of a single point. */
+/* Adds a row per contender in ranking order, with its timeline, to a single
+ * point's report. */
 static lh_status add_point(cli *c, const cli_comparison *x,
                            const uint32_t *ranking, lh_report *report)
 {

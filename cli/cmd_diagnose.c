@@ -209,7 +209,7 @@ static uint32_t find_next_largest(const double *values, uint32_t n,
     return best;
 }
 
-/* Prints `label` and the largest of the n slowdowns in `values`. The callback
+/* Prints `label` and the largest slowdown in values[0..n-1]. The callback
  * name(of, i) returns the display name of index i. */
 static void print_worst(cli *c, const char *label, const double *values,
                         uint32_t n, const char *(*name)(const void *, uint32_t),

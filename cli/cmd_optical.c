@@ -150,8 +150,8 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
-/* Writes the requested files: the HTML report on the policies, and the log of
- * the simulated events. */
+/* Writes the requested files: the HTML report on the policies, and the
+ * simulated events' log. */
 static lh_status write_files(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     const settings *set = c->settings;
@@ -274,7 +274,7 @@ static lh_status sweep(cli *c, const char *axes)
     return status;
 }
 
-/* Simulates the optical network under all of the scenario's policies, for all
+/* Simulates the optical network under all the scenario's policies, for all
  * seeds; *o is the caller's. */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {

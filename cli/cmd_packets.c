@@ -14,7 +14,7 @@
 
 enum { MOST_VALUES = 64, MOST_ROWS = 4096 };
 
-/* Settings that may have several values, in the order of the columns. */
+/* Settings that may have several values, in the columns' order. */
 typedef enum axis {
     GBPS,
     LATENCY,
@@ -156,8 +156,8 @@ static const cli_example examples[] = {
 
 /* --- values --- */
 
-/* Returns the name of the command-line option, without dashes, that sets the
- * axis (varied link setting) `a`. */
+/* Returns the command-line option, without dashes, that sets the axis (varied
+ * link setting) `a`. */
 static const char *get_option_name(axis a)
 {
     static const char *const names[N_AXES] = {
@@ -506,7 +506,7 @@ static void print_text(cli *c, const grid *g, const lh_packet_link *links,
     print_omitted(c, g, links, results);
 }
 
-/* Adds the link settings of a table row to its JSON object. */
+/* Adds a table row's link settings to its JSON object. */
 static void add_settings(json_t *object, const lh_packet_link *l)
 {
     json_object_set_new(object, "gbps",

@@ -68,8 +68,8 @@ typedef struct source {
     lh_trace *trace; /* from a trace file */
 } source;
 
-/* Frees the data of one input file: its trace, its schedule and timeline, and
- * its pipeline or plan. */
+/* Frees one input file's data: its trace, its schedule and timeline, and its
+ * pipeline or plan. */
 static void source_fini(source *s)
 {
     lh_trace_free(s->trace);

@@ -147,7 +147,7 @@ typedef struct work {
     lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
-/* Frees the members of the results; keeps the struct. */
+/* Frees the results' members; keeps the struct. */
 static void free_work(work *w)
 {
     lh_timeline_free(w->timeline);
@@ -382,9 +382,8 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     return LH_OK;
 }
 
-/* Runs the scheduling method of the options, or all of them with "auto" (the
- * fastest is kept); sets w's schedule, lower bound, method name and wall time.
- * */
+/* Runs the options' scheduling method, or all with "auto" (the fastest is
+ * kept); sets w's schedule, lower bound, method name and wall time. */
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {

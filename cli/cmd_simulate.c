@@ -481,8 +481,8 @@ static lh_status write_files(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Reads the --jitter settings into *out for the devices of a plan, whose GPU
- * counts scale them. */
+/* Reads the --jitter settings into *out for a plan's devices, whose GPU counts
+ * scale them. */
 static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
 {
     const settings *s = c->settings;

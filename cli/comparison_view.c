@@ -14,8 +14,8 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* --- one point ---------------------------------------------------------- */
 
-/* Returns the width of the label column in terminal columns: that of the
- * longest contender's label, at least that of the heading. */
+/* Returns the label column's width in terminal columns: that of the longest
+ * contender's label, at least the heading's. */
 static int get_label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");

@@ -41,7 +41,7 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x);
  * sweep, for plots and reports. Release with cli_curves_fini(). */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out);
-/* Frees the curves of a sheet. */
+/* Frees a sheet's curves. */
 void cli_curves_fini(cli_curves *curves);
 
 #endif

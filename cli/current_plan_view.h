@@ -18,8 +18,8 @@ typedef struct cli_current_plan {
  * plan's own lines. */
 void cli_current_plan_text(cli *c, const cli_current_plan *today,
                            const lh_plan *plan);
-/* Returns the comparison of the current configuration with the plan as JSON;
- * `text`: the plan's own JSON. NULL: out of memory. */
+/* Returns the current configuration's comparison with the plan as JSON; `text`:
+ * the plan's own JSON. NULL: out of memory. */
 json_t *cli_current_plan_json(const cli_current_plan *today,
                               const lh_plan *plan, const char *text);
 

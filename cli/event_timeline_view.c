@@ -206,7 +206,7 @@ typedef struct text_buffer {
     size_t len, room;
 } text_buffer;
 
-/* Appends to a growing buffer; -1: out of memory (callback of
+/* Appends to a growing buffer; -1: out of memory (callback for
  * json_dump_callback()). */
 static int append_text(const char *text, size_t len, void *of)
 {
@@ -244,7 +244,7 @@ static lh_status write_log(cli *c, const event_run *p)
 }
 
 /* Returns the end (exclusive) of the iterations from `from` on that have the
- * same event timeline state (set of active events). */
+ * same event timeline state (active event set). */
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
     uint32_t end = from, state = lh_event_timeline_state(p->timeline, from);
@@ -362,7 +362,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 
 /* --- charts ------------------------------------------------------------- */
 
-/* Writes the HTML report of the iterations. */
+/* Writes the iterations' HTML report. */
 static lh_status write_page(cli *c, const event_run *p,
                             const lh_report_iterations *drawn)
 {
@@ -459,9 +459,9 @@ static lh_status draw_steps(cli *c, const event_run *p)
     return status;
 }
 
-/* Simulates an iteration in `state` of the event timeline (set of active
- * events) with delegated messages (sent by a helper thread through host
- * memory); *ns is its time. */
+/* Simulates an iteration in `state` of the event timeline (active event set)
+ * with delegated messages (sent by a helper thread through host memory); *ns is
+ * its time. */
 static lh_status simulate_state(cli *c, const event_run *p,
                                 const lh_delegation *delegation, uint32_t state,
                                 int64_t *ns)
@@ -504,7 +504,7 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     return LH_OK;
 }
 
-/* Simulates every state of the event timeline (set of active events) once with
+/* Simulates every state of the event timeline (active event set) once with
  * delegated messages (sent by a helper thread through host memory), and fills
  * in the iteration times. */
 static lh_status simulate_delegated(cli *c, event_run *p)

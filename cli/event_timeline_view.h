@@ -49,7 +49,7 @@ json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
 /* Formats the links and devices that are slow in state number `state` of the
- * event timeline (set of active events) into `text`, which it returns. */
+ * event timeline (active event set) into `text`, which it returns. */
 char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
                     char *text);
 
@@ -95,8 +95,8 @@ typedef struct cli_event_simulation {
 } cli_event_simulation;
 
 /* Simulates iterations 0 to steps - 1 under the events, in the view's schedule,
- * and prints text or JSON. after_ns, the time of the steps after the pipeline,
- * is added to each iteration. */
+ * and prints text or JSON. after_ns, the steps' time after the pipeline, is
+ * added to each iteration. */
 lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
                                    const cli_view *view, const cli_model *model,
                                    int64_t after_ns);

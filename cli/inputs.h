@@ -190,7 +190,7 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* Formats "12.5 GiB" or "31.0 MiB" if the unit is bytes, else number and unit.
  */
 #define CLI_MEMORY_TEXT 64
-/* Formats an amount of memory in `unit`, that of the pipeline, into `buffer`
+/* Formats an amount of memory in `unit`, the pipeline's, into `buffer`
  * (CLI_MEMORY_TEXT bytes) and returns it. */
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats "289,423". */
@@ -201,7 +201,7 @@ char *cli_grouped_text(double number, char *buffer);
 /* Returns the highest peak memory among the devices, in the pipeline's unit;
  * *device (may be NULL) receives that device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-/* Returns the time of the monotonic clock, in seconds. */
+/* Returns the monotonic clock's time, in seconds. */
 double cli_monotonic_seconds(void);
 
 #endif

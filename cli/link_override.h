@@ -6,7 +6,7 @@
 
 #include "inputs.h"
 
-/* Copies the pipeline and overrides the delays of the links in `text`:
+/* Copies the pipeline and overrides the links' delays in `text`:
  * LINK=KEY:VALUE,...;LINK=... with the keys latency and transfer (times with a
  * unit) and gbps (for messages with `message_bytes`). LINK is a link name in
  * the pipeline; `a-b` for the links `a>b` and `b>a`; or two devices, `0-1` or

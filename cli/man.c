@@ -50,7 +50,7 @@ static void put_roff(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Writes the head of a manual page: date, `title`, `name` and the one-line
+/* Writes a manual page's head: date, `title`, `name` and the one-line
  * description `about`. */
 static void print_man_head(FILE *out, const char *title, const char *name,
                            const char *about)

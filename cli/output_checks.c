@@ -20,8 +20,8 @@ typedef struct named_file {
     bool exists, is_written, is_special;
 } named_file;
 
-/* Resolves the path of a missing file: its folder without symbolic links, plus
- * its name. NULL: no such folder, or no memory. */
+/* Resolves a missing file's path: its folder without symbolic links, plus its
+ * name. NULL: no such folder, or no memory. */
 static char *resolve_path(const char *path, unsigned links)
 {
     char next[4096];

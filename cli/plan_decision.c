@@ -183,12 +183,12 @@ static void format_next(const lh_plan *p, char *text, size_t room)
 
 /* --- recommendation ----------------------------------------------------- */
 
-/* Formats the first sentence of the decision: the model to train, the GPUs to
- * use, and in which of the n_sites datacenters. */
+/* Formats the decision's first sentence: the model to train, the GPUs to use,
+ * and in which of the n_sites datacenters. */
 static void format_what(const lh_plan *p, const lh_report_site *sites,
                         uint32_t n_sites, char *text, size_t room)
 {
-    enum { MOST_SITES = 6 }; /* the map below has all of them */
+    enum { MOST_SITES = 6 }; /* the map below has all */
     const uint32_t used = lh_plan_gpus(p);
     char of[40] = "";
     if (used < p->job->n_gpus)
@@ -249,8 +249,8 @@ static void format_degrees(const lh_plan *p, char *text, size_t room)
              l->schedule, *sites ? "; " : "", sites);
 }
 
-/* Formats the second sentence of the decision: iteration time, throughput and
- * cost, and the error of modelled times. */
+/* Formats the decision's second sentence: iteration time, throughput and cost,
+ * and the error of modelled times. */
 static void format_result(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *b = &p->best;

@@ -79,8 +79,8 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
 /* Number of parts of a GPU's memory. */
 enum { MEMORY_PARTS = 6 };
 
-/* Formats the memory limit of the GPU with the tightest one, as in " (80 GiB
- * less 6 % reserve)", into `text`, which it returns; "" without a reserve. */
+/* Formats the GPU's memory limit with the tightest one, as in " (80 GiB less 6
+ * % reserve)", into `text`, which it returns; "" without a reserve. */
 static const char *format_reserve(const lh_plan *p, char *text, size_t size)
 {
     const lh_gpu *gpu = NULL;

@@ -115,8 +115,8 @@ static void print_jitter(cli *c, const lh_plan *p)
              how->n_layouts == 1 ? "" : "s", untried);
 }
 
-/* Prints the training program for which the plan is executable, and the time of
- * the best plan without that restriction. */
+/* Prints the training program for which the plan is executable, and the best
+ * plan's time without that restriction. */
 static void print_target(cli *c, const lh_plan *p)
 {
     const lh_target target = p->job->target;
@@ -330,8 +330,8 @@ static void print_files(cli *c, const cli_plan_output *shown)
  * their own part. */
 #define MORE "--show " CLI_SHOW_COMMON ", or all"
 
-/* Returns the number of lines that follow the screen's parts: the paths of the
- * written files and the note about further parts. */
+/* Returns how many lines follow the screen's parts: the paths of the written
+ * files and the note about further parts. */
 static uint32_t count_last_lines(const cli_plan_output *shown)
 {
     return cli_count_lines(MORE) +

@@ -441,8 +441,8 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_note_sites(t, p, x, &p->best);
 }
 
-/* Returns the heading of the table column with the objective's value; its
- * leading '#' aligns the column right. */
+/* Returns the table column's heading with the objective's value; its leading
+ * '#' aligns the column right. */
 static const char *get_objective_heading(const lh_plan *p)
 {
     if (p->objective == LH_PLAN_CHEAPEST)

@@ -46,8 +46,8 @@ lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);
  * `text`, which it returns; "": no questions. */
 const char *cli_whatif_text(const lh_plan *plan, char *text, size_t room);
 /* Formats, for every link quantity, the range of values in which the plan's
- * layout stays the best into `text`, which it returns; in parentheses: the end
- * of the searched range. "": sensitivity not requested. */
+ * layout stays the best into `text`, which it returns; in parentheses: the
+ * searched range's end. "": sensitivity not requested. */
 const char *cli_sensitivity_text(const lh_plan *plan, char *text, size_t room);
 
 #endif

@@ -240,8 +240,8 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* Counts the combinations of the values in --what-if list number `list`; stops
- * above CLI_MOST_QUESTIONS. */
+/* Counts the values' combinations in --what-if list number `list`; stops above
+ * CLI_MOST_QUESTIONS. */
 static uint64_t count_cases(const parser *p, uint32_t list)
 {
     uint64_t n = 1;

@@ -331,7 +331,7 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text,
                                  &c->err);
 }
 
-/* Returns a device's peak memory in the timeline `of` (callback of
+/* Returns a device's peak memory in the timeline `of` (callback for
  * cli_host_memory_text()). */
 int64_t cli_timeline_peak(const void *of, uint32_t device)
 {

@@ -29,8 +29,8 @@ void cli_problem_fini(cli_problem *problem);
  * the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Adds a second direction to a plan's pipeline if `method`, which may be NULL,
- * needs two: copies of the chunks on the devices in reverse order, and half of
- * the microbatches in each direction. */
+ * needs two: copies of the chunks on the devices in reverse order, and half the
+ * microbatches in each direction. */
 lh_status cli_problem_add_direction(cli *c, const char *method,
                                     cli_problem *problem);
 /* Sets the host memory for cli_problem_pipeline(): raises its memory limits by
@@ -52,9 +52,9 @@ cli_peak_fn cli_timeline_peak;
 /* Returns the schedule of the problem's plan; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
-/* Reads the schedule of a CSV file, with the link orders in the file beside it,
- * or of a plan. If `fifo`, omits the link orders: messages are sent first in,
- * first out. */
+/* Reads a CSV file's schedule, with the link orders in the file beside it, or a
+ * plan's. If `fifo`, omits the link orders: messages are sent first in, first
+ * out. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 /* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a

@@ -13,8 +13,8 @@
 
 extern char **environ;
 
-/* Maximum number of arguments of the Python process; maximum size of its
- * output, in bytes. */
+/* Maximum argument count of the Python process; maximum size of its output, in
+ * bytes. */
 enum { MOST_ARGUMENTS = 16, MOST_BYTES = 16 << 20 };
 
 /* Returns the Python interpreter's path or name: --python, else the

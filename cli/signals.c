@@ -174,7 +174,7 @@ uint32_t cli_interrupts_end(void)
 /* --- deferred signals --------------------------------------------------- */
 
 /* Defers signals that would end the program until cli_release_signals(). Uses
- * a flag instead of a signal mask, which would apply to this thread only. */
+ * a flag rather than a signal mask, which would apply to this thread only. */
 void cli_defer_signals(void)
 {
     atomic_store(&is_deferring, true);

@@ -29,8 +29,8 @@ static void append_text(text *t, const char *format, ...)
     memcpy(t->buffer + t->room - 4, "...", 4); /* too long */
 }
 
-/* Appends the datacenters that a replica group's pipeline crosses, in order of
- * stages: "west>mid>east (4, 2, 2 stages)". */
+/* Appends the datacenters that a replica group's pipeline crosses, in stage
+ * order: "west>mid>east (4, 2, 2 stages)". */
 static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
 {
     for (uint32_t i = 0; i < group->n_parts; i++)

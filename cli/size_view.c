@@ -16,7 +16,7 @@
 
 /* Capacity for an amount or a duration as text, in bytes. */
 enum { AMOUNT_TEXT = 40 };
-/* Capacity for the description of a loss, in bytes. */
+/* Capacity for a loss's description, in bytes. */
 enum { LOSS_TEXT = 200 };
 /* Capacity for the distance from the bounds, in bytes. */
 enum { GAP_TEXT = 160 };
@@ -127,8 +127,8 @@ static void print_cost(cli *c, const lh_size *size)
         cli_wrap(c, "cost", "USD %s", format_amount(size->usd, usd));
 }
 
-/* Returns the end of a sentence: whether the training still meets the deadline
- * after losing nodes (`loss`), and how many spares that needs; "" without a
+/* Returns a sentence's end: whether the training still meets the deadline after
+ * losing nodes (`loss`), and how many spares that needs; "" without a
  * deadline. */
 static const char *get_deadline_text(const lh_size_options *o,
                                      const lh_size_loss *loss)

@@ -144,7 +144,7 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 
 /* --- prediction --------------------------------------------------------- */
 
-/* Simulates a schedule in `state` of the event timeline (set of active events),
+/* Simulates a schedule in `state` of the event timeline (active event set),
  * with the layers and ranks as the run's migrations left them; *out is the
  * makespan in ns. */
 static lh_status find_makespan(cli *c, const train_changes *changes,

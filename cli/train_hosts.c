@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the ranks of this host for --hosts. Each rank is a child process with
+/* Starts this host's ranks for --hosts. Each rank is a child process with
  * torchrun's variables. */
 #define _GNU_SOURCE /* strchrnul */
 #include "train_internal.h"

@@ -10,7 +10,7 @@
  * - train_adapt.c: the adaptive run's reports
  * - train_output.c: results
  * - train_memory.c: memory per rank
- * - train_restarts.c: restarts after the loss of a rank */
+ * - train_restarts.c: restarts after a rank's loss */
 #ifndef CLI_TRAIN_INTERNAL_H
 #define CLI_TRAIN_INTERNAL_H
 
@@ -159,9 +159,9 @@ void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
  * are any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report);
-/* Builds the pipeline at a step, in `state` of the event timeline (set of
- * active events), with the layer and rank migrations so far: *out, released by
- * the caller; NULL: equal to the run's pipeline `quiet`. */
+/* Builds the pipeline at a step, in `state` of the event timeline (active event
+ * set), with the layer and rank migrations so far: *out, released by the
+ * caller; NULL: equal to the run's pipeline `quiet`. */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);

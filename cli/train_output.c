@@ -526,7 +526,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
 }
 
 /* Adds the last iteration's schedule, data path and slow links to the report,
- * as the heading of the displayed iteration. */
+ * as the displayed iteration's heading. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const lh_train_result *r, lh_report *report)
@@ -543,7 +543,7 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-/* Returns the event timeline's state number (set of active events) at a step; 0
+/* Returns the event timeline's state number (active event set) at a step; 0
  * without events. */
 static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a run's restarts after the loss of a rank. */
+/* Prints a run's restarts after a rank's loss. */
 #include "train_internal.h"
 
 #include <inttypes.h>

@@ -57,7 +57,7 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
 /* Capacity for the sizes of all replica groups, of at most 7 digits each. */
 enum { CLI_MICRO_BATCH_TEXT = LH_MAX_DATACENTERS * 8 };
 /* Formats the sequences per microbatch into `text`, which it returns: "4", or
- * "2/4" with those of each replica group if they are unequal. */
+ * "2/4" with each replica group's if they are unequal. */
 char *cli_micro_batch_text(const lh_layout *layout,
                            char text[CLI_MICRO_BATCH_TEXT]);
 /* Formats a layout into `buffer`, which it returns: "TP 4 PP 4x2 DP 16 mb 1

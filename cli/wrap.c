@@ -61,8 +61,8 @@ static bool may_break(const char *text, size_t at)
     return !(isdigit(after) && word > 0 && word <= 4);
 }
 
-/* Returns the byte length of the next line, broken where may_break() allows so
- * that it fits into `columns`. */
+/* Returns the next line's byte length, broken where may_break() allows so that
+ * it fits into `columns`. */
 static size_t find_line_end(const char *text, size_t columns)
 {
     const size_t len = count_fitting_bytes(text, columns);
@@ -202,7 +202,7 @@ static bool is_right_aligned(const char *heading)
     return heading[0] == '#';
 }
 
-/* Raises the column widths to those of the longest cells, in terminal
+/* Raises the column widths to the longest cells', in terminal
  * columns. */
 static void measure_columns(const cli_table *t, size_t *widths)
 {
