@@ -49,7 +49,7 @@ static uint64_t find_number(const char *text, const char *key)
 }
 
 /* Lowers the available memory *room to `bytes` if that is smaller, and then
- * stores `limit`, the name of this limit, as the binding one. */
+ * stores `limit`, this limit's name, as the binding one. */
 static void lower_limit(lhi_available_memory *room, uint64_t bytes,
                         const char *limit)
 {
@@ -88,9 +88,9 @@ typedef struct group_file_names {
     const char *limit, *used, *inactive, *active, *name;
 } group_file_names;
 
-/* Lowers the available memory *room to the limit of the control group in
- * `folder`, less its usage that cannot be reclaimed. `files`: names of the
- * group's files and statistics, which depend on the control groups' version. */
+/* Lowers the available memory *room to the control group's limit in `folder`,
+ * less its usage that cannot be reclaimed. `files`: names of the group's files
+ * and statistics, which depend on the control groups' version. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
                               const group_file_names *files)
 {

@@ -128,7 +128,7 @@ typedef size_t (*escape_fn)(const char *text, size_t len, char *out,
 
 /* Escapes a text character by character with the function `show` into `buffer`,
  * NUL-terminated and cut to whole characters in `room` bytes. Returns the
- * length of the complete result. */
+ * complete result's length. */
 static size_t escape_text(escape_fn show, const char *text, size_t len,
                           char *buffer, size_t room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sequential reading from a regular file, pipe or FIFO. A FIFO without a writer
- * is rejected after a timeout instead of blocking forever. Once a writer is
+ * is rejected after a timeout rather than blocking forever. Once a writer is
  * connected, reads wait as long as necessary. */
 #ifndef LHI_BASE_INPUT_STREAM_H
 #define LHI_BASE_INPUT_STREAM_H

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Returns the current time of the monotonic clock in ns. */
+/* Returns the monotonic clock's current time in ns. */
 int64_t lhi_now_ns(void);
 /* Returns at_ns + ns, capped at now_ns. */
 static inline int64_t lhi_advance_time_ns(int64_t at_ns, int64_t ns,

@@ -30,7 +30,7 @@ static void swap_items(const sorting *s, size_t i, size_t k)
     }
 }
 
-/* Reverses the order of the items in [from, to). */
+/* Reverses the items' order in [from, to). */
 static void reverse_range(const sorting *s, size_t from, size_t to)
 {
     for (; from + 1 < to; from++, to--)

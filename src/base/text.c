@@ -278,8 +278,8 @@ static lh_status replace_file(const char *path, mode_t old_mode,
 }
 
 /* Opens a file for writing in place and returns its descriptor, or a negative
- * value with errno set. Waits a limited time for the reader of a FIFO instead
- * of blocking forever. */
+ * value with errno set. Waits a limited time for the reader of a FIFO rather
+ * than blocking forever. */
 static int open_for_writing(const char *path)
 {
     enum { READER_WITHIN_MS = 5000, STEP_MS = 50 };

@@ -24,8 +24,8 @@ struct lhi_thread_pool {
     pthread_t workers[LHI_MAX_PARALLEL_TASKS];
 };
 
-/* Takes the next task of the current job for the calling thread: *out is its
- * number. Returns false if none remains. */
+/* Takes the current job's next task for the calling thread: *out is its number.
+ * Returns false if none remains. */
 static bool claim_task(lhi_thread_pool *c, uint32_t *out)
 {
     pthread_mutex_lock(&c->lock);
