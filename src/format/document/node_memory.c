@@ -62,7 +62,7 @@ static char *alloc_text(lhi_node_memory *m, size_t bytes)
     return text;
 }
 
-/* Returns the slot of a short text in the hash table of the texts copied so far
+/* Returns a short text's slot in the hash table of the texts copied so far
  * (FNV-1a). */
 static uint32_t hash_text(const char *text, size_t len)
 {

@@ -12,11 +12,11 @@
  *     };
  *     const lhi_schema lhi_price_schema = {LHI_ROWS("price", lh_price, rows)};
  *
- * Keys are written and read in the order of the rows. A member whose type does
- * not match its macro causes a compile error. Rules between keys belong into
- * the schema's `check`; anything else that a row cannot express, into hooks.
- * LHI_CUSTOM() rows read and write themselves. LHI_DERIVED() values follow from
- * other keys, so they are written, and `check` compares them on reading.
+ * Keys are written and read in row order. A member whose type does not match
+ * its macro causes a compile error. Rules between keys belong into the schema's
+ * `check`; anything else that a row cannot express, into hooks. LHI_CUSTOM()
+ * rows read and write themselves. LHI_DERIVED() values follow from other keys,
+ * so they are written, and `check` compares them on reading.
  *
  * schema_read.c reads; schema_write.c writes. */
 #ifndef LHI_FORMAT_DOCUMENT_SCHEMA_H
@@ -254,8 +254,8 @@ lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
  * returns NULL if unknown. */
 const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
                                               const char *key);
-/* Calls `visit` for each field of the schema and, recursively, of the schemas
- * of its fields; `table` is the schema that contains the field. */
+/* Calls `visit` for each field of the schema and, recursively, of its fields'
+ * schemas; `table` is the schema that contains the field. */
 void lhi_schema_walk(const lhi_schema *table,
                      void (*visit)(const lhi_schema *table,
                                    const lhi_schema_field *row, void *context),

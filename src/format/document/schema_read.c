@@ -24,9 +24,9 @@ const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
     return NULL;
 }
 
-/* Appends the keys of a schema, including those of inlined schemas, to keys[],
- * which has n entries; returns the new number of entries. Ignores keys beyond
- * the array's capacity. */
+/* Appends a schema's keys, including those of inlined schemas, to keys[], which
+ * has n entries; returns the new number of entries. Ignores keys beyond the
+ * array's capacity. */
 static uint32_t list_keys(const lhi_schema *table, const char **keys,
                           uint32_t n)
 {
@@ -125,7 +125,7 @@ static lh_status read_text(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a field whose text has a parser of its own, row->parse, into `member`.
+/* Reads a field whose text has its own parser, row->parse, into `member`.
  * row->description names the valid form in the error message. */
 static lh_status read_text_form(const lhi_read_context *r,
                                 const lhi_schema_field *row,

@@ -257,7 +257,7 @@ void lhi_schema_add_text(lhi_text *text, const lhi_schema *table,
     }
 }
 
-/* Appends JSON bytes with unprintable characters escaped; callback of
+/* Appends JSON bytes with unprintable characters escaped; callback for
  * json_dump_callback(). */
 static int add_to_text(const char *bytes, size_t len, void *text)
 {

@@ -73,7 +73,7 @@ static bool append_character(string_builder *s, uint32_t c)
     return true;
 }
 
-/* Returns the value of a digit in base `base`; -1 for any other character. */
+/* Returns a digit's value in base `base`; -1 for any other character. */
 static int get_digit(char c, unsigned base)
 {
     int value = c >= '0' && c <= '9'   ? c - '0'
@@ -146,7 +146,7 @@ static lh_status append_escape(string_builder *s, lh_error *err)
                          "'...'");
 }
 
-/* Fails with LH_EINPUT at the line of the opening quote. */
+/* Fails with LH_EINPUT at the opening quote's line. */
 static lh_status fail_unterminated(string_builder *s, lh_error *err)
 {
     s->t->line = s->line;
@@ -185,7 +185,7 @@ static lh_status append_next(string_builder *s, lh_error *err)
     return LH_OK;
 }
 
-/* Checks for the opening quotes of a multi-line string. */
+/* Checks for a multi-line string's opening quotes. */
 static bool begins_multiline(const lhi_toml *t, char quote)
 {
     return t->end - t->at >= 3 && t->at[1] == quote && t->at[2] == quote;

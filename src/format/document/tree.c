@@ -136,8 +136,8 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
     return twice ? fail_duplicate(b->doc, twice->line, twice->key, err) : LH_OK;
 }
 
-/* Closes the innermost container of the tree. Checks a large map for duplicate
- * keys; small ones are checked at each key. */
+/* Closes the tree's innermost container. Checks a large map for duplicate keys;
+ * small ones are checked at each key. */
 static lh_status close_container(builder *b, lh_error *err)
 {
     const lhi_node *node = b->open[--b->depth].node;
@@ -147,7 +147,7 @@ static lh_status close_container(builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a scalar: as the next key of a map, or as a value. */
+/* Adds a scalar: as a map's next key, or as a value. */
 static lh_status add_scalar(builder *b, const yaml_event_t *event,
                             lh_error *err)
 {

@@ -59,8 +59,8 @@ typedef struct lhi_doc {
     const char *file; /* name in messages */
     const lhi_node *root;
     bool keys_repeat; /* as arguments do; else repeated keys are rejected */
-    /* Generated document: messages give the origin of a value instead of a line
-     * that the user cannot see. NULL: the text is the user's. */
+    /* Generated document: messages give the origin of a value rather than a
+     * line that the user cannot see. NULL: the text is the user's. */
     const lhi_doc_origin *origins;
 } lhi_doc;
 

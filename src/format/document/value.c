@@ -173,7 +173,7 @@ static const char *find_nearest_name(const char *word, const char *const *names)
     for (; *names; names++) {
         size_t n = strlen(word), m = strlen(*names);
         unsigned d = compute_edit_distance(word, *names);
-        /* Nor is a word that differs in half of its letters. */
+        /* Nor is a word that differs in half its letters. */
         if (d < best_distance && 2 * d <= (n > m ? n : m)) {
             best_distance = d;
             best = *names;
