@@ -213,7 +213,7 @@ static const struct {
     {"gcp:us-west4", "a100-40g", 3.9344},             /* a2-highgpu-8g */
 };
 
-/* Returns the index of a region; N_REGIONS: unknown. */
+/* Returns a region's index; N_REGIONS: unknown. */
 static size_t find_region(const char *name)
 {
     for (size_t i = 0; i < N_REGIONS; i++)
@@ -242,7 +242,7 @@ int64_t lh_cloud_latency_ns(const char *from, const char *to)
         a = b;
         b = other;
     }
-    /* one way: half of the round trip */
+    /* one way: half the round trip */
     return (int64_t)round_trips[a * (a - 1) / 2 + b] * 50000;
 }
 

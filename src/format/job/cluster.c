@@ -43,8 +43,7 @@ static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                 : LH_OK;
 }
 
-/* Lists the names of the GPU presets, separated by commas and truncated to
- * `size`. */
+/* Lists the GPU presets' names, separated by commas and truncated to `size`. */
 static void list_presets(char *text, size_t size)
 {
     text[0] = '\0';
@@ -207,8 +206,8 @@ static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
     return lhi_node_get_short_time(doc, node, 1000, &out->latency_ns, err);
 }
 
-/* Returns the value of a key in a datacenter's map or, if it is absent there,
- * in the cluster's map; NULL: in neither. */
+/* Returns a key's value in a datacenter's map or, if it is absent there, in the
+ * cluster's map; NULL: in neither. */
 static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
                                      const char *key)
 {
@@ -216,8 +215,8 @@ static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
     return node ? node : lhi_node_find(r->map, key);
 }
 
-/* Finds the value of a key in a datacenter's map or, if it is absent there, in
- * the cluster's map. LH_EINPUT: in neither. */
+/* Finds a key's value in a datacenter's map or, if it is absent there, in the
+ * cluster's map. LH_EINPUT: in neither. */
 static lh_status require_for_site(const reader *r, const lhi_node *site,
                                   const char *key, const lhi_node **out,
                                   lh_error *err)
@@ -278,7 +277,7 @@ static lh_status read_site(reader *r, const lhi_node *map,
     LHI_TRY(read_nodes(r, map, listed, err));
     LHI_TRY(require_for_site(r, map, "gpu", &node, err));
     LHI_TRY(read_gpu(r, node, &site->gpu, err));
-    /* In order of precedence: the GPU's, the datacenter's, the cluster's, the
+    /* In precedence order: the GPU's, the datacenter's, the cluster's, the
      * default. */
     const lhi_node *own =
         node->kind == LHI_MAP ? lhi_node_find(node, "memory_reserve") : NULL;

@@ -26,7 +26,7 @@ static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
                         "x1 has no effect; use more than 1");
 }
 
-/* Checks whether a value is written as a factor, such as x4, instead of a time.
+/* Checks whether a value is written as a factor, such as x4, not as a time.
  */
 static bool is_factor(const lhi_node *node)
 {

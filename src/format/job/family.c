@@ -4,9 +4,9 @@
 #include "base/fail.h"
 #include "format/job/model_size.h"
 
-/* Returns the name of a model component, such as attention sinks, that training
- * on the processor (the cpu device) supports for no model family. NULL: the
- * model has none. `sequence`: tokens per attention sequence. */
+/* Returns a model component's name, such as attention sinks, that training on
+ * the processor (the cpu device) supports for no model family. NULL: the model
+ * has none. `sequence`: tokens per attention sequence. */
 static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)

@@ -299,7 +299,7 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
 }
 
 /* Sets the framework's *_given members by the keys that `map` has, then checks
- * gradients, FP8 and settings without effect; check function of the framework
+ * gradients, FP8 and settings without effect; check function for the framework
  * schema. */
 static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)

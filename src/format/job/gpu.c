@@ -47,8 +47,8 @@ typedef struct gpu_preset {
  *   for each GPU (arXiv:2412.19437, section 3.1). L40S: PCIe 4.0, and a 200
  *   Gb/s interface for each two GPUs (2-8-5 in NVIDIA's enterprise reference
  *   architecture). MI300X to MI355X: seven
- *   Infinity Fabric links to the other GPUs of the platform, and 400 Gb/s for
- *   each GPU. */
+ *   Infinity Fabric links to the platform's other GPUs, and 400 Gb/s for each
+ *   GPU. */
 static const gpu_preset rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 0, 0, 32, true, {8, 1200, 50}},
     {GPU("a100-40g", 312, 0, 40, 1555), 0, 0, 64, false, {8, 2400, 200}},
@@ -134,8 +134,8 @@ const char *const *lh_gpu_presets(void)
     return preset_names;
 }
 
-/* Returns the entry of the preset table for a GPU preset's name or alias; NULL
- * if there is none. */
+/* Returns the preset table's entry for a GPU preset's name or alias; NULL if
+ * there is none. */
 static const gpu_preset *find_row(const char *name)
 {
     if (name)

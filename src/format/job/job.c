@@ -452,7 +452,7 @@ static lh_status read_profile(lhi_job_reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads all sections of a job in the order of their dependencies. */
+/* Reads all sections of a job in dependency order. */
 static lh_status read_sections(lhi_job_reader *r, lh_error *err)
 {
     static const char *const keys[] = {"longhaul",  "model",   "training",

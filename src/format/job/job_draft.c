@@ -116,7 +116,7 @@ typedef struct key_collector {
 } key_collector;
 
 /* Appends the key of schema field `row` to the list unless its collector
- * excludes the key or the field is of another schema. Callback of
+ * excludes the key or the field is of another schema. Callback for
  * lhi_schema_walk(). */
 static void list_key(const lhi_schema *table, const lhi_schema_field *row,
                      void *list)
@@ -271,7 +271,7 @@ static double find_gpu_price(const lh_draft_site *site)
 }
 
 /* Returns the first site whose GPU's price is unknown; NULL: none. A job with
- * prices needs all of them. */
+ * prices needs all. */
 static const lh_draft_site *find_unpriced_site(const draft *d)
 {
     for (uint32_t i = 0; i < d->o.n_sites; i++)

@@ -13,7 +13,7 @@ lh_receives lhi_framework_receives(const lh_framework *framework,
 /* lh_layout.slices of a job whose number of slices lh_plan_make() chooses. */
 enum { LHI_SLICES_AUTO = 1 };
 
-/* Returns the number of slices of each sequence; 1: sequences are whole. */
+/* Returns each sequence's slice count; 1: sequences are whole. */
 static inline uint32_t lhi_job_count_slices(const lh_job *job)
 {
     return job->layout.slices ? job->layout.slices : 1;

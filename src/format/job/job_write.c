@@ -184,7 +184,7 @@ static bool have_same_site(const lh_datacenter *a, const lh_datacenter *b)
     return a == b || (a->zone_of && b->zone_of && a->zone_of == b->zone_of);
 }
 
-/* Writes the zones of a datacenter, the first of which is the job's i-th. */
+/* Writes a datacenter's zones, the first of which is the job's i-th. */
 static json_t *zones_to_json(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *first = &job->datacenters[i];

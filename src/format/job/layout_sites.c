@@ -245,8 +245,8 @@ static lh_status check_unequal_group(const reader *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Reads the groups' own `micro_batch`, which all or none of them have, into the
- * layout; its micro_batch becomes the largest. */
+/* Reads the groups' own `micro_batch`, which all or none have, into the layout;
+ * its micro_batch becomes the largest. */
 static lh_status read_unequal(const reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {

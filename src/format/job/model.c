@@ -133,7 +133,7 @@ uint32_t lhi_model_count_norms(const lh_model *m)
            (m->parallel_block || m->layer_pattern ? 1u : 2u);
 }
 
-/* Returns the number of parameters of one norm: weights, and biases for layer
+/* Returns the parameter count of one norm: weights, and biases for layer
  * norm. */
 static uint64_t count_norm_params(const lh_model *m)
 {

@@ -46,7 +46,7 @@ static const family families[] = {
     {"grok-1", GROK, 131072, 6144, 32768, 64, 48, 8},
 };
 
-/* Finds the map of the language model in a config.json, and its family by
+/* Finds the language model's map in a config.json, and its family by
  * model_type. LH_EUNSUPPORTED: the family is unknown. */
 static lh_status find_family(reader *r, lh_error *err)
 {
@@ -225,7 +225,7 @@ static bool is_greedy(const reader *r)
            strcmp(method, "greedy") == 0;
 }
 
-/* Reads the token routing of a DeepSeek-style model; `absent`:
+/* Reads a DeepSeek-style model's token routing; `absent`:
  * its class's defaults in transformers for missing keys. */
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
@@ -570,7 +570,7 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
 
 /* --- files --- */
 
-/* Reads a parsed config.json into *value, a model; callback of
+/* Reads a parsed config.json into *value, a model; callback for
  * lhi_value_parse(). */
 static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
                             lh_error *err)

@@ -179,8 +179,8 @@ static lh_status read_original_positions(const unmodelled_search *f,
                 : LH_OK;
 }
 
-/* Reads the factors of a rotary scaling by its type (linear, Llama 3 or YaRN),
- * with transformers' defaults. */
+/* Reads a rotary scaling's factors by its type (linear, Llama 3 or YaRN), with
+ * transformers' defaults. */
 static lh_status read_scaling_numbers(const unmodelled_search *f,
                                       const lhi_node *map, lh_rope_scaling *s,
                                       lh_error *err)

@@ -27,9 +27,9 @@ typedef enum lhi_mixer {
 lhi_mixer lhi_model_layer_mixer(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has an MLP or experts. */
 bool lhi_model_layer_has_mlp(const lh_model *model, uint32_t layer);
-/* Returns the number of layers in each multi-token prediction module. *first:
- * number of the first one, as argument of the functions that describe one
- * layer; all modules have the same layers. */
+/* Returns the layer count in each multi-token prediction module. *first: number
+ * of the first one, as argument of the functions that describe one layer; all
+ * modules have the same layers. */
 uint32_t lhi_model_mtp_layers(const lh_model *model, uint32_t *first);
 /* Returns the width of the routed experts' input. */
 uint32_t lhi_model_expert_input(const lh_model *model);

@@ -88,23 +88,23 @@ typedef struct lhi_config_class {
     const char *differs;    /* always unsupported; NULL: nothing */
 } lhi_config_class;
 
-/* Reads the constants of a config, such as activation function and rotary
- * scaling, into a model whose sizes are known. `class_has`: defaults of the
- * model's class in transformers. Sets m->unsupported_keys to the file's name
- * and those keys whose values lh_model cannot represent; NULL: none. */
+/* Reads a config's constants, such as activation function and rotary scaling,
+ * into a model whose sizes are known. `class_has`: defaults of the model's
+ * class in transformers. Sets m->unsupported_keys to the file's name and those
+ * keys whose values lh_model cannot represent; NULL: none. */
 lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
                                     const lhi_config_class *class_has,
                                     lhi_arena *mem, lh_model *model,
                                     lh_error *err);
-/* Checks that a rotary scaling has exactly the keys of its type. Messages refer
- * to `at`. */
+/* Checks that a rotary scaling has exactly its type's keys. Messages refer to
+ * `at`. */
 lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
                                  const lh_rope_scaling *scaling, lh_error *err);
 
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
-/* Returns the number of norms in a layer, without those of queries and keys. */
+/* Returns the norm count in a layer, without those of queries and keys. */
 uint32_t lhi_model_count_norms(const lh_model *model);
 /* Returns why a hybrid model's layer_pattern does not agree with its other
  * members, or NULL. */
@@ -158,10 +158,9 @@ double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
 /* Returns an upper bound on the GPU's rate for any matrix product in the job,
  * in FLOP/s. */
 double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
-/* Returns the bandwidth from a GPU to its host, one way: half of the
- * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
- * reach. Assumes PCIe 4.0 without a preset, and PCIe 5.0 from an H100's peak
- * on.
+/* Returns the bandwidth from a GPU to its host, one way: half the bidirectional
+ * rate in NVIDIA's datasheets, times the 4/5 that long copies reach. Assumes
+ * PCIe 4.0 without a preset, and PCIe 5.0 from an H100's peak on.
  */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
 /* Returns how many of a chunk's n_layers layers, counted from its first,
@@ -198,7 +197,7 @@ lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
                           const lh_wan *wans, lhi_arena *mem, lh_job *job,
                           lh_error *err);
 
-/* The keys of the settings at a link's ends. */
+/* The settings' keys at a link's ends. */
 extern const lhi_schema lhi_link_setting_schema;
 /* A link from one datacenter to another, as in a job file. */
 typedef struct lhi_job_link {
@@ -300,7 +299,7 @@ json_t *lhi_sites_to_json(const lh_job *job, const lh_layout *layout);
 
 /* A job template's sections supplied by another file. */
 typedef struct lhi_draft_sections {
-    const char *name;              /* in messages: the input of the sections */
+    const char *name;              /* in messages: the sections' input */
     const lhi_doc_origin *origins; /* of the values in that input */
     const lh_model *model; /* the model in `before`, to size the sites */
     const char *before;    /* the text before the cluster */
@@ -309,7 +308,7 @@ typedef struct lhi_draft_sections {
 } lhi_draft_sections;
 
 /* Writes a job template to *text, *len bytes, like lh_job_draft(), with the
- * given sections in place of its own. */
+ * given sections replacing its own. */
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
                                       const lhi_draft_sections *given,
                                       char **text, size_t *len, lh_error *err);
@@ -319,8 +318,8 @@ lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
 /* Returns a datacenter's GPUs per node in a job template; its GPU must be
  * valid. */
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
-/* Returns the name of the i-th datacenter in a job template: its region, or
- * west, east, north or south, or a number written to `text`. */
+/* Returns the i-th datacenter's name in a job template: its region, or west,
+ * east, north or south, or a number written to `text`. */
 const char *lhi_draft_site_name(const lh_draft_site *site, uint32_t i,
                                 char text[16]);
 /* Appends the line `left`, "key: value", with comment `remark` to the template.

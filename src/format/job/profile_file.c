@@ -16,8 +16,8 @@ typedef struct profile_origin {
 
 /* --- entries -------------------------------------------------------------- */
 
-/* Sets the defaults of a profile entry before its keys are read: the file's
- * GPU, and one sequence per microbatch. */
+/* Sets a profile entry's defaults before its keys are read: the file's GPU, and
+ * one sequence per microbatch. */
 static void start_entry(const lhi_read_context *r, void *it)
 {
     lh_profile_entry *entry = it;
@@ -306,7 +306,7 @@ lh_status lh_profile_format(const lh_profile *profile, char **text, size_t *len,
     return lhi_json_format(lhi_profile_to_json(profile), text, len, err);
 }
 
-/* Reads a parsed profile into *value; callback of lhi_value_parse(). */
+/* Reads a parsed profile into *value; callback for lhi_value_parse(). */
 static lh_status fill_profile(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err)
 {

@@ -10,8 +10,8 @@ typedef union owner {
     max_align_t aligned;
 } owner;
 
-/* Allocates a struct of `size` bytes with an arena of its own, fills it from a
- * parsed document by `fill`, and frees the document. Release *out with
+/* Allocates a struct of `size` bytes with its own arena, fills it from a parsed
+ * document by `fill`, and frees the document. Release *out with
  * lhi_value_free(). */
 static lh_status read_value(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
                             void **out, lh_error *err)
