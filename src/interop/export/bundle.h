@@ -11,7 +11,7 @@
 /* Ranks that one torchrun starts: consecutive ranks on consecutive GPUs of one
  * host. A host has several launches if its ranks are not consecutive. */
 typedef struct lhi_launch {
-    uint32_t datacenter, host; /* host: per datacenter, in order of first use */
+    uint32_t datacenter, host; /* host: per datacenter, by first use */
     uint32_t first_gpu;        /* on the host */
     uint32_t n_ranks;
     uint64_t first_rank;

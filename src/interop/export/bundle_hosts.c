@@ -189,8 +189,8 @@ void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
     }
 }
 
-/* Adds the GPUs of a launch on its host, which has per_node GPUs, as "all" or
- * as a list such as "0,1,2,3". */
+/* Adds a launch's GPUs on its host, which has per_node GPUs, as "all" or as a
+ * list such as "0,1,2,3". */
 static void put_gpu_list(lhi_text *out, const lhi_launch *one,
                          uint32_t per_node)
 {

@@ -21,8 +21,8 @@ static void put_confidence(lhi_text *out, const lh_link_advice *a,
 }
 
 /* Adds a comment line for each link whose advised setting fulfils the callback
- * has(): whether the plan assumes the setting, and the confidence of the advice
- * on `topic`. */
+ * has(): whether the plan assumes the setting, and the advice's confidence on
+ * `topic`. */
 static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {

@@ -132,8 +132,8 @@ typedef struct chakra {
     lhi_text file, one; /* a rank's file; one node */
 } chakra;
 
-/* Returns the id in the trace file of the node for run number `run` (a pass
- * executed on a device). */
+/* Returns the id in the node's trace file for run number `run` (a pass executed
+ * on a device). */
 static uint64_t id_of_run(uint32_t run)
 {
     return (uint64_t)run + 1;
@@ -151,7 +151,7 @@ static uint64_t id_of_receive(const chakra *c, uint32_t message)
     return id_of_send(c, message) + 1;
 }
 
-/* Returns the id of the trace node for data-parallel collective number
+/* Returns the trace node's id for data-parallel collective number
  * `collective`. */
 static uint64_t id_of_collective(const chakra *c, uint32_t collective)
 {
@@ -159,8 +159,7 @@ static uint64_t id_of_collective(const chakra *c, uint32_t collective)
            collective + 1;
 }
 
-/* Returns the id of the trace node for the optimizer step, which is the
- * largest. */
+/* Returns the trace node's id for the optimizer step, which is the largest. */
 static uint64_t id_of_step(const chakra *c)
 {
     return id_of_collective(c, c->trace->n_collectives);
@@ -230,7 +229,7 @@ static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
 }
 
 /* Returns the index of a device's first run (pass) that starts at `at_ns` or
- * later; the end of its runs if there is none. */
+ * later; its runs' end if there is none. */
 static uint32_t run_from(const chakra *c, uint32_t device, int64_t at_ns)
 {
     uint32_t low = c->first_run[device], high = c->first_run[device + 1];
@@ -306,8 +305,8 @@ static int compare_departures(const void *a, const void *b)
     return (x->message > y->message) - (x->message < y->message);
 }
 
-/* Records for each message the previous message of the same sender on the same
- * link, which its send waits for. */
+/* Records for each message the same sender's previous message on the same link,
+ * which its send waits for. */
 static lh_status order_sends(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -681,8 +680,8 @@ static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
     return write_groups(c, write, context, err);
 }
 
-/* Converts the predicted trace of a pipeline, with the sizes of `plan` unless
- * NULL, to Chakra's files; passes each one to the callback `write`. */
+/* Converts a pipeline's predicted trace, with the sizes of `plan` unless NULL,
+ * to Chakra's files; passes each one to the callback `write`. */
 static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
                               const lh_trace *trace, lh_chakra_writer write,
                               void *context, lh_error *err)

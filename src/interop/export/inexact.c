@@ -40,7 +40,7 @@ static void add_setting_if(search *s, bool differs, const char *key,
 }
 
 /* Adds the model's rotary position settings that Megatron cannot express, such
- * as its scaling, to the list of inexpressible settings. */
+ * as its scaling, to the inexpressible settings. */
 static void find_rotary(search *s)
 {
     const lh_model *m = s->m;
@@ -100,7 +100,7 @@ static void find_rotary(search *s)
 }
 
 /* Adds the model's attention settings that Megatron cannot express (biases,
- * norms and chunks) to the list of inexpressible settings. */
+ * norms and chunks) to the inexpressible settings. */
 static void find_attention(search *s)
 {
     const lh_model *m = s->m;
@@ -116,7 +116,7 @@ static void find_attention(search *s)
 }
 
 /* Adds the model's kinds of attention that no export target can express, such
- * as linear attention, to the list of inexpressible settings. */
+ * as linear attention, to the inexpressible settings. */
 static void find_attention_kinds(search *s)
 {
     const char *reason = "the export has only attention to all tokens, windows "
@@ -131,7 +131,7 @@ static void find_attention_kinds(search *s)
 }
 
 /* Adds the model's norm settings that Megatron cannot express (kind, placement,
- * epsilon) to the list of inexpressible settings. */
+ * epsilon) to the inexpressible settings. */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
@@ -148,7 +148,7 @@ static void find_norms(search *s)
 }
 
 /* Adds the model's activation function, its offset and its limit, as far as
- * Megatron cannot express them, to the list of inexpressible settings. */
+ * Megatron cannot express them, to the inexpressible settings. */
 static void find_activation(search *s)
 {
     const lh_model *m = s->m;
@@ -174,7 +174,7 @@ static void find_activation(search *s)
 }
 
 /* Adds the model's expert selection settings that Megatron cannot express
- * (score normalisation, groups) to the list of inexpressible settings. */
+ * (score normalisation, groups) to the inexpressible settings. */
 static void find_router(search *s)
 {
     const lh_model *m = s->m;
@@ -201,7 +201,7 @@ static void find_router(search *s)
 }
 
 /* Adds all model settings that Megatron-LM or Megatron-Bridge, the export
- * target, cannot express to the list of inexpressible settings. */
+ * target, cannot express to the inexpressible settings. */
 static void find_megatron(search *s)
 {
     const lh_model *m = s->m;
@@ -229,8 +229,7 @@ lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *m)
 }
 
 /* Adds the model's biases that torchtitan's model class `class` cannot express
- * to the list of inexpressible settings: gpt-oss has all biases, other classes
- * none. */
+ * to the inexpressible settings: gpt-oss has all biases, other classes none. */
 static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -246,7 +245,7 @@ static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
 }
 
 /* Adds the model's attention and position settings that torchtitan's model
- * class `class` cannot express to the list of inexpressible settings. */
+ * class `class` cannot express to the inexpressible settings. */
 static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -301,7 +300,7 @@ static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
 }
 
 /* Adds the model's norm and MLP settings that torchtitan's model class `class`
- * cannot express to the list of inexpressible settings. */
+ * cannot express to the inexpressible settings. */
 static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -331,7 +330,7 @@ static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
 }
 
 /* Adds the model's expert settings that torchtitan's model class `class` cannot
- * express to the list of inexpressible settings. */
+ * express to the inexpressible settings. */
 static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
                                     const lh_job *job)
 {
@@ -366,7 +365,7 @@ static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
 }
 
 /* Adds all model settings that torchtitan's most similar model class cannot
- * express to the list of inexpressible settings. */
+ * express to the inexpressible settings. */
 static void find_torchtitan(search *s, const lh_job *job)
 {
     const lhi_torchtitan_class class = lhi_export_torchtitan_class(s->m);

@@ -99,8 +99,8 @@ static void put_string_list(lhi_text *out, const argument *a)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the recipe's field for an argument to the configuration object of its
- * table row, in the Python form (number, string, list, flag) that the row
+/* Adds the recipe's field for an argument to its table row's configuration
+ * object, in the Python form (number, string, list, flag) that the row
  * defines. */
 static void put_argument_field(recipe *r, const lhi_bridge_field *row,
                                const argument *a)

@@ -43,7 +43,7 @@ static bool has_pairs(const lh_schedule *schedule)
 }
 
 /* Formats a simulated schedule's passes and communication actions (sends,
- * receives, waits, collectives) as CSV, in order of time. The caller frees
+ * receives, waits, collectives) as CSV, in time order. The caller frees
  * *text. */
 static lh_status format_with_comms(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule, char **text,

@@ -31,7 +31,7 @@ typedef struct comms {
 } comms;
 
 /* Returns the index of a device's first run (executed pass) that starts at
- * `at_ns` or later; the end of its runs if there is none. */
+ * `at_ns` or later; its runs' end if there is none. */
 static uint32_t find_run_from(const comms *m, uint32_t device, int64_t at_ns)
 {
     uint32_t low = m->first[device], high = m->first[device + 1];
@@ -66,8 +66,8 @@ static uint32_t find_run_after_producer(const comms *m,
     return at;
 }
 
-/* Checks whether run `r` (an executed pass) is the B of an overlapped pair,
- * which PyTorch runs together with the preceding F. */
+/* Checks whether run `r` (an executed pass) is an overlapped pair's B, which
+ * PyTorch runs together with the preceding F. */
 static bool ends_pair(const comms *m, uint32_t r)
 {
     return r < m->trace->n_runs && m->trace->runs[r].pass.overlapped &&
@@ -75,8 +75,8 @@ static bool ends_pair(const comms *m, uint32_t r)
 }
 
 /* Appends a send, receive or wait for `message` to a device's actions, before
- * run (pass) `before`, or after it if it is the B of an overlapped pair.
- * `at_ns` orders the actions before one run. */
+ * run (pass) `before`, or after it if it is an overlapped pair's B. `at_ns`
+ * orders the actions before one run. */
 static void add_action(comms *m, uint32_t device, uint32_t before,
                        uint32_t message, enum action_kind kind, int64_t at_ns)
 {
@@ -112,7 +112,7 @@ static void begin_cell(lhi_text *out)
         lhi_text_puts(out, ",");
 }
 
-/* Adds the CSV cell of a communication action: a send, receive or wait, such as
+/* Adds a communication action's CSV cell: a send, receive or wait, such as
  * 1SEND_F0. */
 static void put_action(lhi_text *out, const comms *m, const action *a)
 {

@@ -72,8 +72,8 @@ static bool has_window(const lh_model *m, uint32_t layer)
     return lh_model_layer_window(m, layer) > 0;
 }
 
-/* Adds the Python configuration of the rotary positions for torchtitan's model
- * class: sizes, base and scaling. */
+/* Adds the rotary positions' Python configuration for torchtitan's model class:
+ * sizes, base and scaling. */
 static void put_rope(lhi_text *out, const lh_job *job,
                      lhi_torchtitan_class class)
 {

@@ -19,7 +19,7 @@ typedef struct lhi_command_line_word {
     const char *expansion; /* its first shell expansion, "$NAME"; NULL: none */
 } lhi_command_line_word;
 
-/* The words of a command line. */
+/* A command line's words. */
 typedef struct lhi_command_line {
     const char *file; /* name in messages */
     uint32_t n;
@@ -45,9 +45,9 @@ lh_status lhi_command_line_check_expanded(const char *file,
  * torchtitan.train". Returns 0 if the text begins with arguments or names no
  * program. */
 uint32_t lhi_command_line_find_arguments(const lhi_command_line *words);
-/* Returns the number of GPUs that a launcher uses, from the first `n` words:
- * --nnodes (default 1, as in torchrun) x --nproc-per-node. Returns 0 if the
- * latter is missing, the nodes are a range, or there are too many. */
+/* Returns how many GPUs a launcher uses, from the first `n` words: --nnodes
+ * (default 1, as in torchrun) x --nproc-per-node. Returns 0 if the latter is
+ * missing, the nodes are a range, or there are too many. */
 uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n);
 
 #endif

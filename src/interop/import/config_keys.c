@@ -121,7 +121,7 @@ static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
 }
 
 /* Treats each key of a map by its rule (read, ignore, note or reject),
- * recursively; `before` is the path of the map, a prefix of its keys. */
+ * recursively; `before` is the map's path, a prefix of its keys. */
 static lh_status read_map(walker *w, const lhi_node *map, const char *before,
                           lh_error *err)
 {

@@ -185,7 +185,7 @@ static bool is_loss_scaling(const char *key)
 }
 
 /* Stores the value of a key of DeepSpeed's configuration, or ignores a key for
- * loss scaling. *known: whether it is one of these. Callback of
+ * loss scaling. *known: whether it is one of these. Callback for
  * lhi_config_walk(). */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,

@@ -131,11 +131,11 @@ void lhi_import_name_model(lhi_imported_job *in,
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text,
     lhi_import_deepspeed_text, lhi_import_nemo_text;
 
-/* Returns the number of GPUs in the machines of the options; 0 if a number of
- * nodes is not given. */
+/* Returns the GPU count in the options' machines; 0 if a number of nodes is not
+ * given. */
 uint64_t lhi_import_count_gpus(const lh_import_options *options);
-/* Reads the rank placement from an exported file's comments. Discards all of
- * them with a note if one is invalid or conflicts with the machines. */
+/* Reads the rank placement from an exported file's comments. Discards all with
+ * a note if one is invalid or conflicts with the machines. */
 lh_status lhi_import_read_placement(const char *text, size_t len,
                                     const lh_import_options *options,
                                     lhi_imported_job *in, lh_error *err);

@@ -62,8 +62,8 @@ static void print_name(const lhi_imported_job *in, const char *argument,
         *at = *at == '-' ? '_' : *at;
 }
 
-/* Returns the length of the argument name at the beginning of `text`: small
- * letters, digits and '-'. */
+/* Returns the argument name's length at the beginning of `text`: small letters,
+ * digits and '-'. */
 static size_t name_length(const char *text)
 {
     return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");

@@ -16,7 +16,7 @@ typedef enum lhi_pattern_number {
 } lhi_pattern_number;
 
 /* Reads a pattern such as "([0]*3+[1]*58)", or a number, into is[0..n-1].
- * `number` is the meaning of a number.
+ * `number` is a number's meaning.
  * Returns false if the text is neither a positive number nor a list with n
  * entries. */
 bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,

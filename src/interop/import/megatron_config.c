@@ -61,8 +61,8 @@ static lh_status add_split_words(word_list *w, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Appends the words of an argument's value: none for true, the entries of a
- * list in brackets, else the value itself. */
+/* Appends the words of an argument's value: none for true, a list's entries in
+ * brackets, else the value itself. */
 static lh_status add_value(word_list *w, const lhi_node *node, lh_error *err)
 {
     const size_t len = strlen(node->text);
@@ -132,8 +132,8 @@ static void note_other_keys(const lhi_node *root, lhi_imported_job *in)
     }
 }
 
-/* Converts the map MODEL_ARGS of a model_config.yaml to the words of a command
- * line. */
+/* Converts the map MODEL_ARGS of a model_config.yaml to a command line's
+ * words. */
 static lh_status read_words(const lhi_doc *doc, const char *name,
                             lhi_imported_job *in, lhi_command_line *out,
                             lh_error *err)

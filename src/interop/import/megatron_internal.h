@@ -219,11 +219,11 @@ typedef struct lhi_megatron {
     lhi_input_value args[LHI_N_ARGS];
 } lhi_megatron;
 
-/* Checks whether a text is a model_config.yaml instead of a command line:
+/* Checks whether a text is a model_config.yaml rather than a command line:
  * whether it begins with a map's key, after comments. */
 bool lhi_megatron_is_config(const char *text, size_t len);
-/* Reads the map MODEL_ARGS of a model_config.yaml as the words of a command
- * line, and records the file's other keys. */
+/* Reads the map MODEL_ARGS of a model_config.yaml as a command line's words,
+ * and records the file's other keys. */
 lh_status lhi_megatron_read_config(const char *text, size_t len,
                                    const char *name, lhi_imported_job *in,
                                    lhi_command_line *out, lh_error *err);
@@ -269,7 +269,7 @@ lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                              const char *const *names, uint32_t *out,
                              lh_error *err);
 
-/* Reads the layer pattern of a hybrid model, from which the number of layers
+/* Reads a hybrid model's layer pattern, from which the number of layers
  * follows, and its prediction modules. *given: there is a pattern.
  * LH_EUNSUPPORTED: longhaul does not model one of the layers. */
 lh_status lhi_megatron_read_pattern(const lhi_megatron *m, lhi_imported_job *in,
@@ -289,8 +289,8 @@ lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,
  * read; `given`, the model from --model, replaces it unless NULL. */
 lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
                                    lhi_imported_job *in, lh_error *err);
-/* Builds the job of a command line: model, degrees, training, framework and
- * stages. `gpus` are known from elsewhere; 0: from the command line. */
+/* Builds a command line's job: model, degrees, training, framework and stages.
+ * `gpus` are known from elsewhere; 0: from the command line. */
 lh_status lhi_megatron_build_job(const lhi_command_line *words, uint32_t gpus,
                                  const lh_import_options *options,
                                  lhi_imported_job *in, lh_error *err);

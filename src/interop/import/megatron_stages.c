@@ -73,8 +73,8 @@ static uint32_t read_repeat_count(const char **at)
     return n;
 }
 
-/* Adds to `s` the letters of a layout string from `at` up to `end` (NULL: up to
- * the string's end), each as often as its repeat count gives: "t*3" adds
+/* Adds to `s` a layout string's letters from `at` up to `end` (NULL: up to the
+ * string's end), each as often as its repeat count gives: "t*3" adds
  * three decoder layers. Stops at the first error and stores it in s->wrong. */
 static void add_letters(stages *s, const char *at, const char *end)
 {
@@ -118,7 +118,7 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
-/* Reads the layers of each stage and the stage of the prediction layers from
+/* Reads the layers of each stage and the prediction layers' stage from
  * --pipeline-model-parallel-layout.
  * LH_EINPUT: the layout does not match the model or the ranks. */
 static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,

@@ -644,7 +644,7 @@ static bool is_without_effect(const converter *c, const char *key)
 }
 
 /* Converts a key of a NeMo or Bridge file to Megatron-LM's arguments. *known:
- * whether these programs have the key. Callback of lhi_config_walk(). */
+ * whether these programs have the key. Callback for lhi_config_walk(). */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -693,8 +693,8 @@ static lh_status get_count(const lhi_doc *doc, const char *key, uint32_t *out,
     return node ? lhi_node_get_u32(doc, node, 1, LH_MAX_GPUS, out, err) : LH_OK;
 }
 
-/* Reads the number of GPUs of the trainer into *gpus; 0 if the given machines
- * define it. They replace the trainer's number, with a note. */
+/* Reads the GPU count of the trainer into *gpus; 0 if the given machines define
+ * it. They replace the trainer's number, with a note. */
 static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
                            lhi_imported_job *in, uint32_t *gpus, lh_error *err)
 {
@@ -722,7 +722,7 @@ static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
 }
 
 /* Records, for each Megatron-LM argument that the file does not set, the key
- * that would set it, so that messages name keys instead of arguments. */
+ * that would set it, so that messages name keys rather than arguments. */
 static lh_status add_names(const lhi_doc *doc, lhi_imported_job *in,
                            lh_error *err)
 {

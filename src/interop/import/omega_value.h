@@ -9,9 +9,9 @@
 
 enum { LHI_OMEGA_SIZE = 1024 }; /* maximum bytes of a resolved value */
 
-/* Writes the value of a scalar after its references are resolved. Returns false
- * if it refers to a value that the document does not define, to itself, or is
- * too long. */
+/* Writes a scalar's value after its references are resolved. Returns false if
+ * it refers to a value that the document does not define, to itself, or is too
+ * long. */
 bool lhi_omega_resolve(const lhi_doc *doc, const lhi_node *node,
                        char text[LHI_OMEGA_SIZE]);
 

@@ -148,7 +148,7 @@ static bool add_placement(placement_reader *p, const placement_line *line)
     return true;
 }
 
-/* Returns the number of ranks that comments place in datacenters. */
+/* Returns how many ranks comments place in datacenters. */
 static uint64_t count_placed_ranks(const lhi_imported_job *in)
 {
     return in->n_rank_ranges ? in->rank_ranges[in->n_rank_ranges - 1].end : 0;

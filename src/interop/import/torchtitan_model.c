@@ -188,8 +188,8 @@ static const config *find_config(const char *module, const char *name)
     return NULL;
 }
 
-/* Fails because a configuration is unknown; the message lists the known ones of
- * its module. */
+/* Fails because a configuration is unknown; the message lists its module's
+ * known ones. */
 static lh_status reject_config(const lhi_titan *t, const char *module,
                                const char *name, lh_error *err)
 {

@@ -147,8 +147,8 @@ static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
     return LH_OK;
 }
 
-/* Checks that the optimizer of a parameter group is AdamW or Adam, since each
- * group names its own. */
+/* Checks that a parameter group's optimizer is AdamW or Adam, since each group
+ * names its own. */
 static lh_status check_group_optimizer(const reader *r,
                                        const lhi_input_value *given,
                                        lh_error *err)
@@ -159,9 +159,9 @@ static lh_status check_group_optimizer(const reader *r,
     return lhi_input_value_get_choice(key, names, &which, err);
 }
 
-/* Stores the value of a torchtitan key. A key that a job cannot represent is
- * noted or rejected. While a configuration's defaults are read, keeps values
- * that the user's input gives. */
+/* Stores a torchtitan key's value. A key that a job cannot represent is noted
+ * or rejected. While a configuration's defaults are read, keeps values that the
+ * user's input gives. */
 static lh_status store_key(reader *r, const found_key *k, const char *name,
                            const lhi_input_value *given, lh_error *err)
 {

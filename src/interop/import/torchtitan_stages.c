@@ -61,7 +61,7 @@ static lh_status read_schedule(const lhi_titan *t, const schedule_mapping **out,
                           name);
 }
 
-/* Checks whether a CSV file gives the schedule, instead of its name. */
+/* Checks whether a CSV file gives the schedule, rather than its name. */
 static bool has_schedule_csv(const lhi_titan *t)
 {
     const char *path = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE_CSV);

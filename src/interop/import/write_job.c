@@ -42,7 +42,7 @@ static void add_site_name(lhi_text *text, const writer *w, uint32_t i)
         lhi_text_puts(text, lhi_draft_site_name(&w->sites[i], i, own));
 }
 
-/* Sets the node count of each datacenter to the number of nodes that the ranks
+/* Sets each datacenter's node count to the number of nodes that the ranks
  * placed there need, at least one. */
 static void set_nodes_for_ranks(writer *w)
 {
@@ -59,7 +59,7 @@ static void set_nodes_for_ranks(writer *w)
     }
 }
 
-/* Determines the number of nodes of each datacenter: as given, or as the
+/* Determines each datacenter's node count: as given, or as the
  * rank placement needs, or the same number in each.
  * LH_EINPUT: the GPUs cannot be divided in this way. */
 static lh_status determine_nodes(writer *w, const char *name, lh_error *err)
