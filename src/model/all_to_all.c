@@ -131,8 +131,8 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members,
     return compute_site_shares(members, part, exchange).member;
 }
 
-/* Returns the latency of an all-to-all from that within the node (node_ns) and
- * that outside it (away_ns). All messages are in flight at once, so the longest
+/* Returns an all-to-all's latency from that within the node (node_ns) and that
+ * outside it (away_ns). All messages are in flight at once, so the longest
  * counts once (NCCL's user guide, "Point-to-point communication"). DeepEP and
  * HybridEP add a forwarding step within the node, so both count. */
 static double compute_latency(const lhi_exchange *exchange, double node_ns,

@@ -45,8 +45,8 @@ typedef struct lhi_exchange_time {
 } lhi_exchange_time;
 
 /* Computes the all-to-all time per byte and the latency of the slowest group
- * member, into *out. `options` must have its defaults filled in; `known`: cache
- * of ECMP (multipath hashing) results. */
+ * member, into *out. `options` must have its defaults filled in; `known`:
+ * cached ECMP (multipath hashing) results. */
 lh_status lhi_all_to_all_compute_time(const lh_job *job,
                                       const lhi_group_members *members,
                                       const lhi_exchange *exchange,
@@ -64,7 +64,7 @@ typedef struct lhi_exchange_paths {
 
 /* Computes the time per byte that a GPU sends to members on its own node and to
  * those elsewhere, and both latencies, into *out. `options` must have its
- * defaults filled in; `known`: cache of ECMP (multipath hashing) results. */
+ * defaults filled in; `known`: cached ECMP (multipath hashing) results. */
 lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
                                             const lhi_group_members *members,
                                             const lh_cost_options *options,

@@ -270,9 +270,9 @@ static void add_linear_attention(const lhi_shape *shape, lhi_pass_work *out)
  * SSD (arXiv:2405.21060, section 6) computes chunks of Q tokens. For each token
  * and group the scores with B and C of its chunk: QN products; for each token
  * and head the chunk's own outputs from these scores: QP; its part of the
- * chunk's state: NP; and the output of the state before the chunk: NP. D
- * multiplies twice as often, and first computes scores and states again, as the
- * kernels of mamba_ssm do (ssd_combined.py, 2.2). States are in fp32. */
+ * chunk's state: NP; and the state's output before the chunk: NP. D multiplies
+ * twice as often, and first computes scores and states again, as the kernels of
+ * mamba_ssm do (ssd_combined.py, 2.2). States are in fp32. */
 static void add_mamba_core(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     const lh_model *m = shape->model;
@@ -320,8 +320,8 @@ static void add_head_exchange(const lhi_shape *shape, double width,
     lhi_work_add_pointwise(work, 2 * shape->tokens * width * shape->element, 2);
 }
 
-/* Adds the work of a Mamba-2 layer to F, D and W; tensor and context
- * parallelism divide its heads and groups. */
+/* Adds a Mamba-2 layer's work to F, D and W; tensor and context parallelism
+ * divide its heads and groups. */
 static void add_mamba(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -351,9 +351,9 @@ double lhi_count_mamba_inputs(const lhi_shape *shape)
 /* --- sparse attention --- */
 
 /* Adds DeepSeek-V3.2's indexer (arXiv:2512.02556, section 2.1), replicated on
- * the GPUs of a tensor-parallel group. F scores all tokens (equation 1), in
- * fp32 in memory for the selection. D and W train it: the loss (equation 4) is
- * over the selected tokens, and no gradient enters the layer's input. */
+ * a tensor-parallel group's GPUs. F scores all tokens (equation 1), in fp32 in
+ * memory for the selection. D and W train it: the loss (equation 4) is over the
+ * selected tokens, and no gradient enters the layer's input. */
 static void add_indexer(const lhi_shape *shape, uint32_t layer,
                         lhi_pass_work *out)
 {

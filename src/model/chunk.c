@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the lh_cost of a layer range. */
+/* Computes a layer range's lh_cost. */
 #include "model/data_passes.h"
 #include "model/ops.h"
 #include "model/sharding.h"
@@ -110,7 +110,7 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
     double bytes = p->options.gradient_bytes;
     largest_two most = {0};
 
-    /* FSDP2 copies gradients to the input of a reduction in any case. */
+    /* FSDP2 copies gradients to a reduction's input in any case. */
     if (zero < 2 && !lhi_accumulates_whole_gradients(p->job, p->layout))
         return 0;
     if (zero > 2)
@@ -133,7 +133,7 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
 
 enum { OFFLOAD_BUFFERS = 3 }; /* see schedule/pipeline/offload.h */
 
-/* Estimates the offloaded bytes among the activations of a layer range. The
+/* Estimates the offloaded bytes among a layer range's activations. The
  * offloaded fraction comes from the model; it is applied to the measured bytes
  * if there are any. */
 static double estimate_offload_bytes(const lhi_cost_context *p,
@@ -273,7 +273,7 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
 /* Computes a layer range's cost (pass times and memory) into *out. `least`:
  * uses a lower bound on the communication between experts. `among`: the only
  * pipeline rank runs other layer ranges before and after this one. `known`:
- * cache of ECMP (multipath hashing) results. */
+ * cached ECMP (multipath hashing) results. */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

@@ -207,8 +207,8 @@ static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers,
     return LH_OK;
 }
 
-/* Computes the data-parallel communication of a layer range: within passes for
- * ZeRO 2 and 3, otherwise before and after them. With hybrid sharding, the sum
+/* Computes a layer range's data-parallel communication: within passes for ZeRO
+ * 2 and 3, otherwise before and after them. With hybrid sharding, the sum
  * between datacenters always follows the passes. */
 lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p,
                                          const lhi_params *params,

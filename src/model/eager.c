@@ -33,7 +33,7 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
 }
 
 /* Adds the extra memory traffic and launch of silu(a) * b in a forward pass of
- * `layer` without fusion: two kernels instead of one. */
+ * `layer` without fusion: two kernels rather than one. */
 static void add_activation(const lhi_shape *shape, uint32_t layer, lhi_work *f)
 {
     if (shape->model->gated)
@@ -57,7 +57,7 @@ void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
     add_rotation(shape, &out->d);
     if (!shape->model->gated)
         return;
-    /* Both factors' gradients and that of silu: three kernels instead of one.
+    /* Both factors' gradients and that of silu: three kernels rather than one.
      */
     lhi_work_add_pointwise(
         &out->d, 4 * lhi_eager_count_activations(shape, layer) * shape->element,

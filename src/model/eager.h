@@ -16,8 +16,8 @@ void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
  * whose element-wise operations run one by one: rotation and activation. */
 void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Returns the number of values per microbatch that a layer's activation
- * functions produce on one GPU. */
+/* Returns the value count per microbatch that a layer's activation functions
+ * produce on one GPU. */
 double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer);
 
 /* Adds the copies into and out of the buffers of a layer's collectives: gathers
@@ -28,8 +28,8 @@ void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
 /* Adds the cross entropy of a vocabulary whose operations run one by one. */
 void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Returns the largest number of bytes per logit that this cross entropy
- * allocates at once. */
+/* Returns the largest byte count per logit that this cross entropy allocates at
+ * once. */
 double lhi_eager_count_loss_bytes(const lhi_shape *shape);
 
 /* Returns the bytes per token of a layer that torchtitan's selective

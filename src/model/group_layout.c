@@ -393,10 +393,10 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
 }
 
 /* Counts the data-parallel rings of experts that run between datacenters at
- * once. A group consists of the GPUs with the same experts; groups of one kind
+ * once. A group consists of the GPUs with the same experts; same-kind groups
  * have equally many members in each datacenter. A group has as many rings as
- * members in the datacenter with the fewest of them, because each ring needs a
- * member of its own in every datacenter. */
+ * members in the datacenter with the fewest of them, because each ring needs
+ * its own member in every datacenter. */
 static double count_rings(const lhi_group_layout *f)
 {
     lhi_expert_replicas c;

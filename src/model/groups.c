@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 
-/* Returns the number of GPUs of one replica of a stage: tensor x context. */
+/* Returns the GPU count of one replica of a stage: tensor x context. */
 static uint64_t count_stage_gpus(const lh_layout *layout)
 {
     return (uint64_t)layout->tensor * layout->context;

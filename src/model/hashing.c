@@ -30,8 +30,8 @@ static void add_terms(double x, double most, double *sum, double *first)
     }
 }
 
-/* Computes the moments of a Poisson variable with parameter x, truncated to at
- * most `most`. */
+/* Computes a Poisson variable's moments with parameter x, truncated to at most
+ * `most`. */
 static truncated_poisson compute_moments(double x, double most)
 {
     double at = fmin(most, floor(x)), sum, first;

@@ -82,8 +82,7 @@ double lh_nccl_window_bytes(const lh_link_setting *s)
     return s->channels * buffer;
 }
 
-/* Checks the load and the settings of a link. LH_EINVAL: a value is out of
- * range. */
+/* Checks the load and a link's settings. LH_EINVAL: a value is out of range. */
 static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
                               lh_error *err)
 {

@@ -10,10 +10,10 @@
  * selective repeat: 1-p. */
 double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow);
 
-/* Returns the expected number of flows on the busiest path when `flows` equal
- * flows are hashed uniformly onto `paths` equal paths. Distribution of the
- * largest multinomial count [Lev], with the sum of truncated Poisson variables
- * by saddle point. Above 64 flows per path: the largest of as many normal
+/* Returns the expected flow count on the busiest path when `flows` equal flows
+ * are hashed uniformly onto `paths` equal paths. Distribution of the largest
+ * multinomial count [Lev], with the sum of truncated Poisson variables by
+ * saddle point. Above 64 flows per path: the largest of as many normal
  * variables. 0 flows or paths: 0. */
 double lhi_ecmp_busiest_path_flows(double flows, double paths);
 
@@ -46,15 +46,15 @@ typedef struct lhi_long_message {
     double reorder_ns; /* until a gap counts as a loss */
 } lhi_long_message;
 
-/* Returns the mean time of a message from its first packet's departure to its
- * last packet's arrival: sending by windows, and the round trips that losses
- * add. Derivation and error against the packet simulation:
+/* Returns a message's mean time from its first packet's departure to its last
+ * packet's arrival: sending by windows, and the round trips that losses add.
+ * Derivation and error against the packet simulation:
  * docs/theory/packets.md. */
 double lhi_estimate_message_ns(const lhi_long_message *message);
 
-/* Computes the effect of a link setting on a sender's rate and on a message's
- * time. A sender's queue pairs share its rate evenly, and each retransmits only
- * its own losses; the delay of the slowest one over their mean is neglected.
+/* Computes a link setting's effect on a sender's rate and on a message's time.
+ * A sender's queue pairs share its rate evenly, and each retransmits only its
+ * own losses; the delay of the slowest one over their mean is neglected.
  * LH_EINVAL: invalid numbers. */
 lh_status lhi_cost_link_setting(const lh_link_load *use,
                                 const lh_link_setting *setting,

@@ -31,8 +31,8 @@ static void add_fixed(op_list *l, const char *name, double stored)
         add_op(l, name, stored)->not_recomputable = true;
 }
 
-/* Appends a linear layer to the operation list: `matrices` weights of k x n for
- * m rows. With `keep`, its output is stored for the backward pass and can be
+/* Appends a linear layer to the operation list: `matrices` k x n weights for m
+ * rows. With `keep`, its output is stored for the backward pass and can be
  * recomputed. Otherwise the next operation consumes it, and it cannot. */
 static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
                                 double k, double n, double matrices, bool keep)
@@ -234,9 +234,9 @@ static void mark_grouped(const lhi_shape *s, lhi_layer_op *ops, uint32_t n)
     }
 }
 
-/* Appends the operations of the routed experts to the list. Dispatched tokens
- * are always stored. So are retained results of the experts, since recomputing
- * them would need communication. */
+/* Appends the routed experts' operations to the list. Dispatched tokens are
+ * always stored. So are retained results of the experts, since recomputing them
+ * would need communication. */
 static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;

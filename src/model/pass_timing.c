@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-/* Streaming multiprocessors (SMs) that a dispatcher's kernels occupy, of those
- * of an H100: moe_deepep_num_sms and moe_hybridep_num_sms in
- * transformer_config.py of Megatron Core 0.16. For NCCL's all-to-all no number
- * is published; the model assumes DeepEP's. */
+/* Streaming multiprocessors (SMs) that a dispatcher's kernels occupy, of an
+ * H100's: moe_deepep_num_sms and moe_hybridep_num_sms in transformer_config.py
+ * of Megatron Core 0.16. For NCCL's all-to-all no number is published; the
+ * model assumes DeepEP's. */
 enum { H100_SMS = 132, DEEPEP_SMS = 20, HYBRIDEP_SMS = 16 };
 
 /* Returns the exposed part of a communication of `ns` beside `behind` ns of
@@ -92,7 +92,7 @@ static void hide_behind_other_pass(const lhi_cost_context *p,
                          compute_exposed(combine, attn_f, sms));
 }
 
-/* Computes the hidden time of shared experts that run on a stream of their own
+/* Computes the hidden time of shared experts that run on their own stream
  * (shared_experts.py of Megatron Core 0.16). Their first products and
  * activation function run beside the dispatch, the last product beside the
  * combination, the backward in reverse. */

@@ -212,7 +212,7 @@ static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
     r->slowest.measured = r->slowest.measured && path->measured;
 }
 
-/* Returns the path that represents a ring: the rate of its slowest hop, and the
+/* Returns the path that represents a ring: its slowest hop's rate, and the
  * latency around it without the shortest hop. */
 static lh_cost_path summarise_ring(const ring *r)
 {
@@ -389,7 +389,7 @@ static double count_hop_senders(const lh_layout *layout, const lh_cost_hop *hop)
            (hop->replicas ? hop->replicas : layout->data);
 }
 
-/* Computes the path of a hop, from one pipeline rank's GPUs to their peers in
+/* Computes a hop's path, from one pipeline rank's GPUs to their peers in
  * another rank: the slowest path of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
@@ -423,9 +423,9 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
 }
 
 /* Computes *ns, the mean time by which losses on a link between datacenters
- * delay a message beyond the mean rate of a stream. A lost packet is sent again
- * a round trip later. The next stage waits for the parts of all `gpus` GPUs,
- * each of `share` bytes, and the link carries those of `senders`. */
+ * delay a message beyond a stream's mean rate. A lost packet is sent again a
+ * round trip later. The next stage waits for the parts of all `gpus` GPUs, each
+ * of `share` bytes, and the link carries those of `senders`. */
 static lh_status compute_loss_delay(const lh_job *job, const lh_cost_hop *hop,
                                     const lh_cost_options *options,
                                     double share, double gpus, double senders,

@@ -52,14 +52,14 @@ typedef struct lhi_ecmp_cache {
 } lhi_ecmp_cache;
 
 /* Computes the effect of a link setting as lhi_cost_link_setting() does, with a
- * cache `known` of ECMP (multipath hashing) results. */
+ * cache `known` for ECMP (multipath hashing) results. */
 lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   const lh_link_setting *setting,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
                                   lh_error *err);
 
 /* Computes the path from datacenter, or zone, `from` to `to`, for one of
- * `concurrent` equal shares of the link. `known`: cache of ECMP (multipath
+ * `concurrent` equal shares of the link. `known`: cached ECMP (multipath
  * hashing) results. */
 lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             uint32_t to, double concurrent,
@@ -68,13 +68,13 @@ lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             lh_cost_path *out, lh_error *err);
 
 /* Finds the slowest path that a group crosses as lh_cost_group_path() does,
- * with a cache `known` of ECMP (multipath hashing) results. */
+ * with a cache `known` for ECMP (multipath hashing) results. */
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  const lh_cost_options *options,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
                                  lh_error *err);
 /* Computes a layer range's cost as lh_cost_chunk() does, with a cache `known`
- * of ECMP (multipath hashing) results. */
+ * for ECMP (multipath hashing) results. */
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_layer_range *slice,
                          const lh_cost_options *options, lhi_ecmp_cache *known,
@@ -96,7 +96,7 @@ lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
 /* Computes the message between two stages as lhi_cost_hop_message() does, with
- * a cache `known` of ECMP (multipath hashing) results. */
+ * a cache `known` for ECMP (multipath hashing) results. */
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,

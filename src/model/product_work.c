@@ -80,7 +80,7 @@ static void add_quantisation(const lhi_shape *shape, double elements,
         lhi_work_add_pointwise(work, elements * shape->element, 1);
 }
 
-/* Adds the work of an FP8 linear map to F, D and W: `matrices` weights of k x n
+/* Adds the work of an FP8 linear map to F, D and W: `matrices` k x n weights
  * for m rows in all. The optimizer leaves the weights in 8 bits; products
  * output 16 bits. F quantises the input and D the output gradient; W reads the
  * other copy of both. */

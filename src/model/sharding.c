@@ -118,7 +118,7 @@ static lh_status compute_ring_time(const sharding_context *s,
     return LH_OK;
 }
 
-/* Returns the index in the job of the i-th datacenter of a group. */
+/* Returns the index in the job of a group's i-th datacenter. */
 static uint32_t get_datacenter(const lh_cost_group *group, uint32_t i)
 {
     return group->n_sites > 1 ? group->sites[i].datacenter
@@ -486,7 +486,7 @@ bool lhi_gathers_in_first_microbatch(const lh_job *job, const lh_layout *layout)
            job->training.zero == 2 && layout->pipeline == 1;
 }
 
-/* Counts the members of a replica group in the layer range's datacenter. */
+/* Counts a replica group's members in the layer range's datacenter. */
 static double count_members_here(const sharding_context *s,
                                  const lh_cost_group *group)
 {

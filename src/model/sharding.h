@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sharding of weights, gradients and optimizer state over data-parallel GPUs,
- * and the time of its communication. */
+ * and its communication's time. */
 #ifndef LHI_MODEL_SHARDING_H
 #define LHI_MODEL_SHARDING_H
 
@@ -12,7 +12,7 @@ typedef struct lhi_collective {
     double transfer, latency;
 } lhi_collective;
 
-/* The times of the data-parallel collectives. */
+/* The data-parallel collectives' times. */
 typedef struct lhi_data_times {
     lhi_collective gather; /* parameters; 0 without sharding */
     lhi_collective reduce; /* gradients */
@@ -22,8 +22,8 @@ typedef struct lhi_data_times {
 } lhi_data_times;
 
 /* Computes the data-parallel collective times of `params` parameters of a layer
- * range, into *out. `options` must have its defaults filled in. `known`: cache
- * of ECMP (multipath hashing) results. */
+ * range, into *out. `options` must have its defaults filled in. `known`: cached
+ * ECMP (multipath hashing) results. */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -39,7 +39,7 @@ typedef struct lhi_part_times {
 
 /* Computes the data-parallel collective times of each part of a layer range
  * into *out: each kind of layer, embedding, head. `options` must
- * have its defaults filled in; `known`: cache of ECMP (multipath hashing)
+ * have its defaults filled in; `known`: cached ECMP (multipath hashing)
  * results. */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
@@ -62,7 +62,7 @@ typedef struct lhi_sharding_times {
 } lhi_sharding_times;
 
 /* Computes the times to gather and to reduce a whole layer range part by part,
- * in ns, into *out. `options` as for lh_cost_chunk(); `known`: cache of ECMP
+ * in ns, into *out. `options` as for lh_cost_chunk(); `known`: cached ECMP
  * (multipath hashing) results. */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
@@ -120,9 +120,8 @@ bool lhi_shards_fp32_parameters(const lh_job *job);
 bool lhi_gathers_in_first_microbatch(const lh_job *job,
                                      const lh_layout *layout);
 
-/* Returns the number of GPUs that shard the state of non-expert parameters
- * (*shared) and of experts (*experts), as seen from the layer range's
- * datacenter. */
+/* Returns how many GPUs shard the state of non-expert parameters (*shared) and
+ * of experts (*experts), as seen from the layer range's datacenter. */
 lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
                                 const lh_cost_layer_range *slice,
                                 double *shared, double *experts, lh_error *err);

@@ -20,7 +20,7 @@ static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
     return calls * (transfer + latency);
 }
 
-/* Returns the time of the matrix products in `work`, in ns. */
+/* Returns the time in ns of the matrix products in `work`. */
 static double compute_product_time(const lhi_cost_context *p,
                                    const lhi_work *work)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time for the work of a layer range: computation on its GPU, and communication
+/* Time for a layer range's work: computation on its GPU, and communication
  * between GPUs. */
 #ifndef LHI_MODEL_TIMING_H
 #define LHI_MODEL_TIMING_H
@@ -58,8 +58,8 @@ typedef struct lhi_hidden_exchange {
     double f_ns, d_ns; /* in F and in D */
 } lhi_hidden_exchange;
 
-/* Computes the hidden time of the all-to-alls of one layer with the given work,
- * into *out; 0 without framework.overlap of experts. */
+/* Computes the hidden time of one layer's all-to-alls with the given work, into
+ * *out; 0 without framework.overlap of experts. */
 void lhi_compute_hidden_exchange(const lhi_cost_context *p,
                                  const lhi_pass_work *work,
                                  lhi_hidden_exchange *out);

@@ -195,7 +195,7 @@ static double compute_go_back_delay(const lhi_long_message *m, double send_ns,
 
 double lhi_estimate_message_ns(const lhi_long_message *m)
 {
-    /* Each queue pair's part ends with a packet of its own. */
+    /* Each queue pair's part ends with its own packet. */
     double packets =
         m->queue_pairs * ceil(m->bytes / m->queue_pairs / LH_PACKET_BYTES);
     double send_ns = compute_sending_ns(m), retry_ns = m->round_trip_ns;

@@ -9,8 +9,8 @@
 
 #include "format/job/parse.h"
 
-/* Adds the work of the activation function between an MLP's matrices, for
- * `rows` tokens of `width` values, to F and to D (NULL: not to D). */
+/* Adds the activation function's work between an MLP's matrices, for `rows`
+ * tokens of `width` values, to F and to D (NULL: not to D). */
 static void add_activation(const lhi_shape *shape, double rows, double width,
                            lhi_work *f, lhi_work *d)
 {
@@ -58,8 +58,8 @@ static void add_token_messages(const lhi_shape *shape, double moved,
     }
 }
 
-/* Adds the work of the shared experts, which process all tokens, to F, D and W.
- * */
+/* Adds the work of the shared experts, which process all tokens, to F, D and
+ * W. */
 static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -99,8 +99,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                            5 * experts + 2);
 }
 
-/* Adds the work of the routed experts, on the GPU that receives most tokens, to
- * F, D and W. */
+/* Adds the routed experts' work, on the GPU that receives most tokens, to F, D
+ * and W. */
 static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -308,7 +308,7 @@ static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
     work->tensor_calls += 2;
 }
 
-/* Adds the recomputation of an expert layer to a dgrad pass: all of it, or its
+/* Adds an expert layer's recomputation to a dgrad pass: all of it, or its
  * recomputed modules. */
 static void recompute_experts(const lhi_shape *shape, lhi_work *d)
 {

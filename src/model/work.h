@@ -42,9 +42,9 @@ typedef struct lhi_pass_work {
     lhi_work f, d, w;
 } lhi_pass_work;
 
-/* Adds the forward product of a linear map: m rows of k by `matrices` weights
- * of k x n (experts; otherwise 1) that share these rows. FP8 includes the
- * quantisation of the input. */
+/* Adds the forward product of a linear map: m rows of k by `matrices` k x n
+ * weights (experts; otherwise 1) that share these rows. FP8 includes the
+ * input's quantisation. */
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
 
@@ -93,7 +93,7 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence);
 
 /* Returns a layer's kind, below LHI_LAYER_KINDS: by its mixer, with or without
- * a window, and by its MLP or experts. Layers of one kind have equal costs. */
+ * a window, and by its MLP or experts. Same-kind layers have equal costs. */
 static inline uint32_t lhi_find_layer_kind(const lh_model *model,
                                            uint32_t layer)
 {

@@ -17,14 +17,13 @@ static inline void lhi_work_add_pointwise(lhi_work *work, double bytes,
 
 /* --- product_work.c ------------------------------------------------------ */
 
-/* Adds the F, D and W products of a linear map: `matrices` weights of k x n
+/* Adds the F, D and W products of a linear map: `matrices` k x n weights
  * (experts; otherwise 1) that share m rows. */
 void lhi_work_add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                          double k, double n, double matrices);
 
 /* Adds the F, D and W products of a linear map inside a layer, in FP8 if the
- * job uses it there. The map has `matrices` weights of k x n for m rows in all.
- * */
+ * job uses it there. The map has `matrices` k x n weights for m rows in all. */
 void lhi_work_add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
                                double m, double k, double n, double matrices);
 
@@ -39,7 +38,7 @@ void lhi_work_add_attention_block(const lhi_shape *shape, uint32_t layer,
  * five backward, since D recomputes the scores [Dao section 3.1]. Under context
  * parallelism each ring step is its own kernel, which reads the queries and
  * writes a partial result. Counts the ring's last rank, which has most traffic:
- * all queries in each step, all its own keys and values, and half of the
+ * all queries in each step, all its own keys and values, and half the
  * others'. */
 void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
                                   lhi_work *f, lhi_work *d);
@@ -59,11 +58,11 @@ void lhi_work_add_ring_attention(const lhi_shape *shape, lhi_pass_work *out);
 /* Adds the chunkwise gated delta rule (Yang et al., arXiv:2412.06464, section
  * 3.3, after arXiv:2406.06484, equations 8 to 11) with chunks of C tokens and
  * heads with keys of k and values of v elements. Multiply-adds per token and
- * head of F: C k for K K', C^2 / 3 for the inverse of the triangular matrix, C
- * k and C v for its products with keys and values, C k and C v for the outputs
- * within the chunk, and 3 k v for those from the state and its update. D has
- * two products for each of F, and recomputes the products with the inverse and
- * the states, which F does not keep. */
+ * head of F: C k for K K', C^2 / 3 for the triangular matrix's inverse, C k and
+ * C v for its products with keys and values, C k and C v for the outputs within
+ * the chunk, and 3 k v for those from the state and its update. D has two
+ * products for each of F, and recomputes the products with the inverse and the
+ * states, which F does not keep. */
 void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
 /* Adds the work of the projections to keys and values to F, D and W. Includes
