@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment policies: SD-FF, KSP-FF, CBA (Fu et al., "CBA:
  * Communication-Bound- Aware Cross-Domain Resource Assignment", 2026), and
- * deadlines in place of CBA's labels. */
+ * deadlines rather than CBA's labels. */
 #include "network/optical/assignment.h"
 
 const lhi_cba_rules lhi_cba_defaults = {

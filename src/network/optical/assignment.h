@@ -77,8 +77,8 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out);
 
-/* Chooses like lhi_assignment_first_fit(), but for a rate in Gb/s instead
- * of a number of slots: each path needs as many slots as its rate per slot
+/* Chooses like lhi_assignment_first_fit(), but for a rate in Gb/s rather than a
+ * number of slots: each path needs as many slots as its rate per slot
  * requires. */
 bool lhi_assignment_first_fit_rate(const lhi_spectrum *spectrum,
                                    const lhi_paths *paths, uint32_t gbps,

@@ -56,7 +56,7 @@ static void advance_clock(traffic_state *f, int64_t time_ns)
     f->now = time_ns;
 }
 
-/* Processes the next request of the background traffic, after the releases of
+/* Processes the background traffic's next request, after the releases of
  * circuits before it. *refused: no candidate path was free. Returns false on
  * allocation failure. */
 static bool process_request(traffic_state *f, bool *refused)

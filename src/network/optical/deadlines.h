@@ -7,7 +7,7 @@
 
 /* Computes each message's deadline by the critical-path method over passes
  * and messages; each message takes its shortest possible time with `slots`
- * slots, after the set-up of its circuit. deadline_ns[m], relative to the
+ * slots, after its circuit's set-up. deadline_ns[m], relative to the
  * iteration's start: latest start of the pass that consumes task m's message,
  * such that the iteration takes at most *ideal_ns; -1 if the message does not
  * cross the network. LH_ENOMEM. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of states in the exact search; larger cases are rejected. */
+/* Maximum state count in the exact search; larger cases are rejected. */
 enum { MAX_STATES = 1 << 22 };
 
 lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
@@ -94,7 +94,7 @@ static lh_status make_stops(const lh_topology *t, const uint32_t *sites,
     return lhi_fail_nomem(err);
 }
 
-/* Returns the index of a node in the stop set, which must contain it. */
+/* Returns a node's index in the stop set, which must contain it. */
 static uint32_t find_stop(const stop_set *s, uint32_t node)
 {
     uint32_t i = 0;
@@ -117,8 +117,8 @@ lh_status lhi_device_placement_length(const lh_topology *topology,
     return LH_OK;
 }
 
-/* Fills least[state * count + last] by dynamic programming: the least length of
- * a route from stop `last` through the devices counted in `state`. A state is a
+/* Fills least[state * count + last] by dynamic programming: a route's least
+ * length from stop `last` through the devices counted in `state`. A state is a
  * mixed-radix number: digit i, with weight[i], is the devices left at stop i,
  * 0..copies[i]. */
 static void fill_least(const stop_set *s, const uint64_t *weight,
@@ -142,10 +142,9 @@ static void fill_least(const stop_set *s, const uint64_t *weight,
         }
 }
 
-/* Builds the order of the devices with the least total length into `sites`,
- * front to back, from the table `least` of fill_least(). `state`: the devices
- * per stop, encoded with `weight`. Of equal continuations takes the lowest
- * node. */
+/* Builds the devices' order with the least total length into `sites`, front to
+ * back, from the table `least` of fill_least(). `state`: the devices per stop,
+ * encoded with `weight`. Of equal continuations takes the lowest node. */
 static void follow_least(const stop_set *s, const uint64_t *weight,
                          uint64_t state, const int64_t *least, uint32_t devices,
                          uint32_t *sites)

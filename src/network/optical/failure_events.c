@@ -14,7 +14,7 @@ typedef struct delay {
     double transfer;    /* factor */
 } delay;
 
-/* Steps of one job, and the outages of its run. */
+/* Steps of one job, and its run's outages. */
 typedef struct timeline {
     const lh_scenario *s;
     const lh_optical_run *run;

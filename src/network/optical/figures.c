@@ -358,9 +358,8 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
-/* Draws all passes of kind `kind` (F, B, D or W) as one SVG path of CSS class
- * `class`; kind -1: outlines of the passes that waited for messages from the
- * network. */
+/* Draws all `kind` passes (F, B, D or W) as one SVG path of CSS class `class`;
+ * kind -1: outlines of the passes that waited for messages from the network. */
 static void draw_passes(lhi_text *out, const lhi_program *p,
                         const lhi_iteration_record *rec, int kind,
                         const char *class)

@@ -23,7 +23,7 @@ double lhi_gn_to_db(double ratio)
     return 10 * log10(ratio);
 }
 
-/* Returns the centre frequency of a channel, in Hz. */
+/* Returns a channel's centre frequency, in Hz. */
 static double get_hz(const lhi_gn_comb *comb, uint32_t channel)
 {
     return comb->first_hz + channel * comb->spacing_hz;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Noise of a fully loaded amplified line: amplified spontaneous emission and
- * the nonlinear interference of the Gaussian-noise model.
+ * the Gaussian-noise model's nonlinear interference.
  *
  * The nonlinear interference is that of Poggiolini, "The GN model of non-linear
  * propagation in uncompensated coherent optical systems", arXiv:1209.0394,

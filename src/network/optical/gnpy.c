@@ -72,7 +72,7 @@ static const char *get_text(const lhi_node *map, const char *key)
     return node && node->kind == LHI_SCALAR ? node->text : "";
 }
 
-/* Finds the entry of the equipment file with this kind (such as "Edfa") and
+/* Finds the equipment file's entry with this kind (such as "Edfa") and
  * type_variety. `of`: the element that refers to it, for the error message.
  * LH_EINPUT: there is none. */
 static lh_status find_equipment(const reader *r, const char *kind,
@@ -369,7 +369,7 @@ static lh_status read_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
-/* Returns the power of the weakest channel, in dBm. */
+/* Returns the weakest channel's power, in dBm. */
 static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 {
     double least = INFINITY;
@@ -441,8 +441,8 @@ static lh_status follow_line(reader *r, const element *from,
     return LH_OK;
 }
 
-/* Reads the lines of all ROADMs (optical switches) into r->lines, in the order
- * of their node numbers. */
+/* Reads the lines of all ROADMs (optical switches) into r->lines, by node
+ * number. */
 static lh_status read_lines(reader *r)
 {
     const element **roadms = LHI_NEW(r->mem, const element *, r->out->n_nodes);

@@ -64,8 +64,8 @@ static uint32_t get_fibre(const lhi_network *n, uint32_t cable, uint32_t a)
                            : 2 * cable + (n->topology->cables[cable].a != a);
 }
 
-/* Returns the rate of a spectrum slot in Mb/s on a path of this length: that of
- * the first modulation that reaches so far. */
+/* Returns a spectrum slot's rate in Mb/s on a path of this length: that of the
+ * first modulation that reaches so far. */
 static int64_t get_slot_mbps(const lhi_network *n, int64_t length_m)
 {
     uint32_t i = 0;

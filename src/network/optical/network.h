@@ -66,7 +66,7 @@ typedef struct lhi_path {
     int64_t length_m;
     int64_t mbps; /* per slot */
     uint32_t hops;
-    uint32_t index;         /* among the candidates of its pair */
+    uint32_t index;         /* among its pair's candidates */
     double gsnr_db;         /* least of the channels; 0: unknown */
     const char *format;     /* modulation by its GSNR; NULL: by length */
     const uint32_t *nodes;  /* [hops + 1] */

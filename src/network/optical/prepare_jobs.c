@@ -95,9 +95,9 @@ static lh_status check_paths(const lh_scenario *s,
 }
 
 /* Adds links in both directions between devices `a` and `b` to *out if they are
- * on different nodes (sites[]). The links have the latency of the shortest
- * route, and the transfer time with the spectrum slots that the policy is
- * likely to assign. */
+ * on different nodes (sites[]). The links have the shortest route's latency,
+ * and the transfer time with the spectrum slots that the policy is likely to
+ * assign. */
 static lh_status add_links(const lh_scenario *s,
                            const lhi_optical_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,

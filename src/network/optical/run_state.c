@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* Allocates the state of the data-parallel communication in a job with a
- * pipeline. LH_EUNSUPPORTED: it shares links with messages. */
+/* Allocates the data-parallel communication's state in a job with a pipeline.
+ * LH_EUNSUPPORTED: it shares links with messages. */
 static lh_status make_data(lhi_live_job *j, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = j->program->pipeline;

@@ -100,8 +100,8 @@ static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
 }
 
 /* Reads `modulation` as a map: a transceiver of the topology's equipment, whose
- * modes are chosen by the GSNR of each path, into *out, and the margin on the
- * GSNR into *margin_db. */
+ * modes are chosen by each path's GSNR, into *out, and the margin on the GSNR
+ * into *margin_db. */
 static lh_status read_transceiver(lhi_keys_reader *r, const lhi_node *map,
                                   const lhi_gn_transceiver **out,
                                   double *margin_db)
@@ -472,7 +472,7 @@ static lh_status read_seeds(lhi_keys_reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-/* Reads all keys of a scenario file in the order of their dependencies. */
+/* Reads all keys of a scenario file in dependency order. */
 static lh_status read_scenario(lhi_keys_reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {

@@ -65,7 +65,7 @@ struct lh_scenario {
     int64_t retry_ns;
     int64_t setup_ns, teardown_ns; /* of a message's circuit */
     uint32_t iterations;
-    lhi_scenario_file *files, *last_file; /* in order of appearance */
+    lhi_scenario_file *files, *last_file; /* by appearance */
 };
 
 /* Builds a scenario (network, jobs, background traffic, policies and seeds)
@@ -110,8 +110,8 @@ lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
 /* Parses the pass order of a chain job, "gpipe" or "1f1b", into *order; false
  * for any other schedule. */
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
-/* Reads the name of a schedule method, such as "1f1b", and copies it into
- * `mem`. LH_EINPUT: there is no such method. */
+/* Reads a schedule method's name, such as "1f1b", and copies it into `mem`.
+ * LH_EINPUT: there is no such method. */
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
                                     lhi_arena *mem, const char **out,
                                     lh_error *err);

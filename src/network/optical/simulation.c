@@ -376,8 +376,8 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
     assert(busy == p->busy_ns);
     assert(r->now - j->begin_ns >=
            (j->policy->fill_idle ? p->busiest_ns : p->bound_ns));
-    /* The occupied slots are those of the circuits, and all the job's circuits
-     * have been released. */
+    /* The occupied slots are the circuits', and all the job's circuits have
+     * been released. */
     uint64_t held = 0, counted = 0;
     for (uint32_t i = 0; i < r->circuits.count; i++) {
         const lhi_circuit *c = &r->circuits.items[i];
@@ -538,7 +538,7 @@ static void process_event(lhi_live_run *r, const lhi_event *e)
     }
 }
 
-/* Fails: a message of a job has no path, and cuts on all of its paths are never
+/* Fails: a message of a job has no path, and cuts on all its paths are never
  * repaired. */
 static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
 {
@@ -556,7 +556,7 @@ static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
         topology->ids[j->sites[to]], to, j->policy->name);
 }
 
-/* Processes all events in order of time until every job has finished. */
+/* Processes all events in time order until every job has finished. */
 static lh_status process_events(lhi_live_run *r, lh_error *err)
 {
     while (r->jobs_left > 0) {

@@ -14,7 +14,7 @@ typedef struct lhi_background {
     double erlang; /* 0: none */
     double holding_ns;
     uint32_t slots_min, slots_max;
-    uint32_t gbps_min, gbps_max; /* rates in place of slots; 0: slots */
+    uint32_t gbps_min, gbps_max; /* rates rather than slots; 0: slots */
     uint32_t from, to;           /* one pair of nodes; both 0: any pair */
 } lhi_background;
 
@@ -135,8 +135,8 @@ lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
 /* Frees a run's spectrum (occupied slots of every fibre) and its list of
  * circuits. */
 void lhi_circuits_fini(lhi_circuits *circuits);
-/* Occupies the spectrum slots of a grant (path and block) and returns the index
- * of the new circuit; LH_NONE on allocation failure. */
+/* Occupies the spectrum slots of a grant (path and block) and returns the new
+ * circuit's index; LH_NONE on allocation failure. */
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                                const lhi_circuit_grant *grant);
 /* Releases a circuit's spectrum slots; its index may then be used again. */

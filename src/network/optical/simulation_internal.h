@@ -7,9 +7,9 @@
 
 #include "base/heap.h"
 
-/* Event kinds, in their order at equal times; events of one kind occur in the
- * order of their creation. Background arrivals are not in the heap, because at
- * most one is pending. */
+/* Event kinds, in their order at equal times; same-kind events occur in
+ * creation order. Background arrivals are not in the heap, because at most one
+ * is pending. */
 enum {
     LHI_EVENT_RELEASE,    /* payload: circuit */
     LHI_EVENT_BACKGROUND, /* not in the heap */
@@ -60,7 +60,7 @@ typedef struct lhi_live_job {
     int64_t *link_free; /* per pipeline resource */
 } lhi_live_job;
 
-/* A message that waits for the repair of a cable. */
+/* A message that waits for a cable's repair. */
 typedef struct lhi_live_wait {
     uint32_t cable;
     uint64_t message; /* payload of its request */
@@ -142,14 +142,14 @@ static inline bool lhi_live_assign_background(const lhi_live_run *r,
                : lhi_assignment_first_fit(s, paths, paths->count, slots, out);
 }
 
-/* Occupies the spectrum slots of a grant until `end_ns` and schedules their
- * release. `owner`: the job whose `task` sends the message; LH_NONE for
- * background traffic, for which `task` is its rate in Gb/s or 0. Returns the
- * circuit; LH_NONE on allocation failure. */
+/* Occupies a grant's spectrum slots until `end_ns` and schedules their release.
+ * `owner`: the job whose `task` sends the message; LH_NONE for background
+ * traffic, for which `task` is its rate in Gb/s or 0. Returns the circuit;
+ * LH_NONE on allocation failure. */
 uint32_t lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
                        int64_t end_ns, uint32_t owner, uint32_t task);
-/* Extends a circuit until `end_ns`, and postpones the release of its spectrum
- * slots. */
+/* Extends a circuit until `end_ns`, and postpones its spectrum slots'
+ * release. */
 void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
 /* Processes a circuit's release event: frees its slots. Ignores the event of a
  * circuit that was cut or extended since. */

@@ -253,7 +253,7 @@ double lh_optical_half_width(double sd, uint32_t n_runs)
     if (n_runs < 2)
         return 0;
     uint32_t freedom = n_runs - 1;
-    /* Beyond the table: the first term of the expansion in 1 / freedom. */
+    /* Beyond the table: the expansion's first term in 1 / freedom. */
     const double z = 1.959964;
     double t = freedom <= sizeof quantiles / sizeof *quantiles
                    ? quantiles[freedom - 1]

@@ -214,7 +214,7 @@ static void draw_curve(lhi_text *out, const chart *c, measure what, double top,
     }
 }
 
-/* Adds a legend: the name of each policy beside the colour of its curves. */
+/* Adds a legend: the name of each policy beside its curves' colour. */
 static void add_legend(lhi_text *out, const lh_optical_sweep *s)
 {
     lhi_text_puts(out, "<p class=legend>");

@@ -17,8 +17,8 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
-/* Returns the index of a node id in a sorted array, by binary search; LH_NONE
- * if it is absent. */
+/* Returns a node id's index in a sorted array, by binary search; LH_NONE if it
+ * is absent. */
 static uint32_t find_id(const int64_t *ids, uint32_t n, int64_t id)
 {
     uint32_t low = 0, high = n;

@@ -19,7 +19,7 @@
 
 /* Swift's parameters [Kumar, table 2]. */
 #define SWIFT_ADDITIVE 1.0      /* packets per round trip */
-#define SWIFT_BETA 0.8          /* decrease by the excess of the round trip */
+#define SWIFT_BETA 0.8          /* decrease by the round trip's excess */
 #define SWIFT_MOST_DECREASE 0.5 /* in one round trip */
 
 /* Returns the highest sending rate of a queue pair (the interface's line rate),
@@ -67,8 +67,8 @@ static void increase_rate(const lhi_packet_sim *sim, lhi_control_state *c)
     c->rate = (c->rate + c->target) / 2;
 }
 
-/* Runs a queue pair's two DCQCN timers up to now: one lowers alpha (the
- * strength of the next reduction), the other raises the rate. */
+/* Runs a queue pair's two DCQCN timers up to now: one lowers alpha (the next
+ * reduction's strength), the other raises the rate. */
 static void run_timers(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
@@ -124,8 +124,8 @@ uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
 
 /* --- delay --- */
 
-/* Updates the window of the delay-based control after a round trip of rtt_ps:
- * grows it below the target round trip; else shrinks it, at most once per round
+/* Updates the delay-based control's window after a round trip of rtt_ps: grows
+ * it below the target round trip; else shrinks it, at most once per round
  * trip. */
 static void update_window(const lhi_packet_sim *sim, lhi_control_state *c,
                           uint64_t rtt_ps)

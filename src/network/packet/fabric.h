@@ -3,7 +3,7 @@
  * shortest paths between all hosts.
  *
  * A port is an output queue and the fibre behind it, in one direction. Nodes
- * are numbered from 0 in the order of their creation, hosts first. */
+ * are numbered from 0 in creation order, hosts first. */
 #ifndef LHI_NETWORK_PACKET_FABRIC_H
 #define LHI_NETWORK_PACKET_FABRIC_H
 
@@ -66,9 +66,9 @@ typedef struct lhi_site_link {
     double return_loss;
 } lhi_site_link;
 
-/* Builds the network of one long link between two sites, each with a switch.
- * With n = link->senders, sending hosts have indices 0 to n - 1, their
- * receivers n to 2n - 1. */
+/* Builds one long link's network between two sites, each with a switch. With n
+ * = link->senders, sending hosts have indices 0 to n - 1, their receivers n to
+ * 2n - 1. */
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err);
 

@@ -317,7 +317,7 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* Adds a seed's packet counters to *sum; the longest queue is the maximum
- * instead of the sum. */
+ * rather than the sum. */
 static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
 {
     sum->sent += c->sent;
@@ -335,8 +335,8 @@ static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
         sum->max_queue_bytes = c->max_queue_bytes;
 }
 
-/* Adds seed `i` to *out: the end of its last message, the mean rate of its
- * senders, and its counters. The caller divides the sums by the seed
+/* Adds seed `i` to *out: its last message's end, its senders' mean rate, and
+ * its counters. The caller divides the sums by the seed
  * count. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {

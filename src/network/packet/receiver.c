@@ -37,7 +37,7 @@ static bool reserve_received(lhi_pair *pair, uint32_t n)
 }
 
 /* Returns the word of the received-packets bit set that holds packet `number`;
- * *bit: the mask of its bit in that word. */
+ * *bit: its bit's mask in that word. */
 static uint64_t *find_bit(lhi_pair *pair, uint32_t number, uint64_t *bit)
 {
     uint32_t at = number & pair->received_mask;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 /* Checks whether the transport sends only lost packets again (selective
- * repeat), instead of all packets from the first lost one (go-back-N). */
+ * repeat), rather than all packets from the first lost one (go-back-N). */
 static bool repeats_selectively(const lhi_packet_sim *sim)
 {
     return sim->o->transport.recovery != LH_RECOVERY_GO_BACK_N;
@@ -55,8 +55,8 @@ uint32_t lhi_find_block(const lhi_packet_sim *sim, const lhi_pair *pair,
     return *end - *first - sim->o->transport.fec_parity;
 }
 
-/* Returns the data bytes of packet `number`; only the last packet of a message
- * part without redundancy may be shorter than packet_bytes. */
+/* Returns the data bytes of packet `number`; only a message part's last packet
+ * without redundancy may be shorter than packet_bytes. */
 static uint16_t get_packet_bytes(const lhi_packet_sim *sim,
                                  const lhi_pair *pair, uint32_t number)
 {

@@ -11,8 +11,8 @@
 
 /* --- run --- */
 
-/* Processes the arrival of the first packet on port `number`'s link: forwards
- * it at a switch, or passes it to the receiver or sender at a host. */
+/* Processes the first packet's arrival on port `number`'s link: forwards it at
+ * a switch, or passes it to the receiver or sender at a host. */
 static void arrive(lhi_packet_sim *sim, uint32_t number)
 {
     lhi_port *port = &sim->ports[number];
@@ -33,8 +33,8 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
         lhi_sender_receive_ack(sim, &sim->pairs[packet.pair], &packet);
 }
 
-/* Processes the earliest event of the simulation; its source number gives the
- * kind: packet arrival, host, timers or message start. */
+/* Processes the simulation's earliest event; its source number gives the kind:
+ * packet arrival, host, timers or message start. */
 static void process(lhi_packet_sim *sim)
 {
     const lhi_packet_event e = sim->heap[0];

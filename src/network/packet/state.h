@@ -24,8 +24,8 @@ typedef enum lhi_packet_kind {
 
 /* A packet. */
 typedef struct lhi_packet {
-    uint64_t arrive_ps; /* at the end of its current link */
-    uint64_t stamp_ps;  /* sent by the sender; in an ack that of the data */
+    uint64_t arrive_ps; /* at its current link's end */
+    uint64_t stamp_ps;  /* sent by the sender; in an ack the data's */
     uint32_t pair, number, cumulative;
     uint16_t bytes;
     uint8_t kind;
@@ -39,9 +39,9 @@ typedef struct lhi_ring {
     uint32_t capacity, head, count;
 } lhi_ring;
 
-/* A port: packets in its queue and on its link, in order of their arrival.
- * Since nothing overtakes, a packet's arrival is known when it is queued, and
- * the port needs one event at a time, for its first packet. */
+/* A port: packets in its queue and on its link, in arrival order. Since nothing
+ * overtakes, a packet's arrival is known when it is queued, and the port needs
+ * one event at a time, for its first packet. */
 typedef struct lhi_port {
     const lhi_port_spec *spec;
     uint64_t free_ps; /* when all queued packets have been sent */
