@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reasons for idle GPUs: the best plan that uses more of a datacenter's GPUs
  * shows their price. The plan's alternatives compete with a short search of the
- * job with a least number of GPUs in that datacenter. */
+ * job with a least GPU count in that datacenter. */
 #include "planner/idle.h"
 
 #include "base/fail.h"
@@ -39,8 +39,8 @@ uint32_t lhi_plan_count_idle(const lh_plan *plan, uint32_t dc)
            count_used(plan->job, &plan->best.layout, dc);
 }
 
-/* Returns the GPUs of one replica if some replica of the plan lies in
- * datacenter `dc` alone; 0: none does. */
+/* Returns one replica's GPUs if some replica of the plan lies in datacenter
+ * `dc` alone; 0: none does. */
 static uint32_t count_replica_gpus(const lh_plan *plan, uint32_t dc)
 {
     const lh_layout *l = &plan->best.layout;

@@ -258,7 +258,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
-/* Makes the plan of a job under checked options. */
+/* Makes a job's plan under checked options. */
 static lh_status make_plan(const lh_job *job, const lh_plan_options *options,
                            lh_plan **out, lh_error *err)
 {
@@ -287,14 +287,14 @@ enum { MOST_SLICES = 128 };
 /* Makes the fastest of a job's plans with whole sequences, 2, 4, 8, ... slices.
  * Ends once twice as many slices are slower; whole sequences do not count,
  * since they have other schedules. If none fits, the error is that of whole
- * sequences. The job of the plan has the number of slices. */
+ * sequences. The plan's job has the number of slices. */
 static lh_status choose_slices(const lh_job *job,
                                const lh_plan_options *options, lh_plan **out,
                                lh_error *err)
 {
     lh_job tried = *job;
     lh_plan *best = NULL;
-    int64_t before_ns = -1; /* with half of the slices; -1: none, or whole */
+    int64_t before_ns = -1; /* with half the slices; -1: none, or whole */
     lh_error why = {0};     /* of the first plan */
     lh_status first = LH_OK;
     const char *method = job->layout.schedule;

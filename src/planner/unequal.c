@@ -185,8 +185,8 @@ static double estimate_least(const unequal_search *s,
 }
 
 /* Lists the layouts with unequal microbatches for one set of degrees. With more
- * than two datacenters, each pair of datacenter and size in turn sets the
- * longest time of a microbatch. */
+ * than two datacenters, each pair of datacenter and size in turn sets a
+ * microbatch's longest time. */
 static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
                          uint32_t pipeline)
 {

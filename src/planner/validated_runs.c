@@ -13,8 +13,8 @@ static const lh_validated_runs megatron_hybrid = {
 static const lh_validated_runs torchtitan_dense = {
     "dense models under torchtitan", 19, 10.0, 21.9};
 
-/* Checks whether the job replaces the cost model's times, by a profile or by an
- * efficiency of its own for some GPU. */
+/* Checks whether the job replaces the cost model's times, by a profile or by
+ * its own efficiency for some GPU. */
 static bool replaces_times(const lh_job *job)
 {
     bool replaces = job->profile != NULL;

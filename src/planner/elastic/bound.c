@@ -117,7 +117,7 @@ typedef struct region {
 
 /* Lists the allowed regions: ranges of the sharded shares of gradients and
  * parameters. The options allow any share, or only ZeRO 1, 2 or 3, which are
- * single points. Returns the number of regions in `out`. */
+ * single points. Returns the region count in `out`. */
 static uint32_t list_regions(const bound_state *b, region *out)
 {
     uint32_t n = 0;
@@ -391,9 +391,9 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
 
 /* --- shares and time combined --------------------------------------------- */
 
-/* Computes the least duration of a communication in ns when at least `share` of
- * it is sent layer by layer. `at_once_ns`, `sharded_ns`: duration if none or
- * all of it is. */
+/* Computes a communication's least duration in ns when at least `share` of it
+ * is sent layer by layer. `at_once_ns`, `sharded_ns`: duration if none or all
+ * of it is. */
 static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
                                   double share)
 {

@@ -104,7 +104,7 @@ static lh_choice start_row(const lhi_config *like, const char *method)
 }
 
 /* Sets the table row's description: `what` and, if activations are offloaded,
- * the host memory per GPU and the time of the copies. */
+ * the host memory per GPU and the copies' time. */
 static lh_status describe_row(const lhi_elastic_result *r, const char *what,
                               lhi_arena *mem, lh_choice *row, lh_error *err)
 {

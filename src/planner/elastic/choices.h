@@ -5,8 +5,7 @@
 
 #include "planner/elastic/layout_search.h"
 
-/* Capacity for a reason, in bytes; maximum number of rows for elastic
- * schedules. */
+/* Capacity for a reason, in bytes; maximum row count for elastic schedules. */
 enum { LHI_ELASTIC_WHY = 320, LHI_ELASTIC_ROWS = 14 };
 
 /* Rows of a plan's table for elastic schedules. */

@@ -28,8 +28,8 @@ static bool is_requested(const lh_job *job)
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
 }
 
-/* Returns the largest number of chunks per device for which the search looks
- * for elastic plans with the degrees of `like`. */
+/* Returns the largest chunk count per device for which the search looks for
+ * elastic plans with the degrees of `like`. */
 static uint32_t compute_max_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;

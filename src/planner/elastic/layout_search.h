@@ -26,7 +26,7 @@ typedef struct lhi_elastic_options {
     bool recompute;     /* operations may be recomputed */
     bool breadth_first; /* all microbatches in one group */
     bool depth_first;   /* shortest groups: interleaved 1F1B */
-    bool offload;       /* instead of recomputing: activations that do not fit
+    bool offload;       /* rather than recomputing: activations that do not fit
                          * wait in host memory */
     bool uneven;        /* the first chunks may have fewer layers */
     /* as PipeMesh's planner: chunks by its rule, then lh_elastic_choose()

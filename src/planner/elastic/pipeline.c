@@ -238,7 +238,7 @@ static lh_status find_rows(const lhi_elastic_context *g,
 
 /* Adds offloading of activations to chunk `c`: its passes last at least as long
  * as the copy to or from host memory. Device memory holds two copy buffers
- * instead of the offloaded bytes. */
+ * rather than the offloaded bytes. */
 static void add_offloading(const lhi_elastic_context *g, uint32_t c,
                            lh_chunk *chunk)
 {
@@ -344,7 +344,7 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     return status;
 }
 
-/* Returns `config` with ZeRO-1 in place of its elastic plan, whose pipeline the
+/* Returns `config` with ZeRO-1 rather than its elastic plan, whose pipeline the
  * elastic plan's pipeline modifies. *plain: the job with that configuration. */
 static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
                                     lh_job *plain)

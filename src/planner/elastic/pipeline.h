@@ -82,7 +82,7 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,
                                           lhi_arena *mem, lh_pipeline **out,
                                           lh_error *err);
 
-/* Builds the pipeline of an elastic plan from a plan file: `config` comes from
+/* Builds an elastic plan's pipeline from a plan file: `config` comes from
  * lhi_config_from_choice() for that plan. Result as from lhi_layout_build(). */
 lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
                               lhi_built_layout *out, lh_error *err);

@@ -140,8 +140,8 @@ static int64_t get_activation_bytes(const lh_chunk *c)
     return c->mem_f;
 }
 
-/* Returns the largest time of a message between stages: latency plus transfer,
- * in ns. */
+/* Returns a message's largest time between stages: latency plus transfer, in
+ * ns. */
 static int64_t find_slowest_hop_ns(const lh_pipeline *p)
 {
     int64_t most = 0;
@@ -154,7 +154,7 @@ static int64_t find_slowest_hop_ns(const lh_pipeline *p)
 
 /* Fills s->ops with the operations that a chunk with the most layers can
  * recompute, one entry for each layer, and computes the chunk's activation
- * bytes that belong to none of them. */
+ * bytes that belong to none. */
 static lh_status list_ops(shape_search *s, lh_error *err)
 {
     int64_t stored = compute_max_per_chunk(s, get_activation_bytes), listed = 0,
@@ -184,7 +184,7 @@ static lh_status list_ops(shape_search *s, lh_error *err)
 }
 
 /* Fills s->given, the event search's input, which assumes equal stages: each
- * has the times of the slowest and the memory of the fullest stage. */
+ * has the slowest stage's times and the fullest stage's memory. */
 static lh_status fill_case(shape_search *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;

@@ -190,7 +190,7 @@ static double compute_percent(const alternative_search *r, const lh_choice *c)
 }
 
 /* Checks whether the result for the plan candidate's value of dimension `d`
- * comes from a quick evaluation instead of a completed local search. Values
+ * comes from a quick evaluation rather than a completed local search. Values
  * that no local search covers are final. */
 static bool is_quick_result(const alternative_search *r, lhi_dimension d,
                             const lh_choice *c)

@@ -185,8 +185,8 @@ static void add_result(const sensitivity_search *f, const lh_choice *choice,
     keep_better(f, choice, own ? &all->own : full ? &all->full : &all->quick);
 }
 
-/* Evaluates the plans of a pool, with their own pass orders, on `job` and
- * records the results in *all, the best results at one scale factor. */
+/* Evaluates a pool's plans, with their own pass orders, on `job` and records
+ * the results in *all, the best results at one scale factor. */
 static lh_status add_pool(sensitivity_search *f, const lhi_found_plans *pool,
                           const lh_job *job, lhi_arena *mem, known_best *all,
                           lh_error *err)
@@ -258,7 +258,7 @@ static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
 
 /* Evaluates the job with the examined quantity scaled by `factor`, into *out,
  * whose plan is kept. `search`: also searches if no known plan beats the plan's
- * layout; `full`: by a full search instead of a quick one. */
+ * layout; `full`: by a full search rather than a quick one. */
 static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
                                 bool search, point *out, lh_error *err)
 {
@@ -305,8 +305,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     return keep_choice(f, &high, &flip->above, err);
 }
 
-/* Checks whether the ratio of two points' scale factors is within the tolerance
- * of a break-even value. */
+/* Checks whether the ratio of two points' scale factors is within a break-even
+ * value's tolerance. */
 static bool are_close(const sensitivity_search *f, const point *a,
                       const point *b)
 {

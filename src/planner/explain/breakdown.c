@@ -122,7 +122,7 @@ static lh_status measure_saving(breakdown *a, int64_t *ns, lh_error *err)
 }
 
 /* Measures the time lost to memory limits, in ns: runs the best method's
- * schedule without limits instead of the plan's. Skips elastic plans, because
+ * schedule without limits rather than the plan's. Skips elastic plans, because
  * their memory determines the whole plan. */
 static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
 {

@@ -178,8 +178,8 @@ static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
 /* --- curve ---------------------------------------------------------------- */
 
 /* Finds where the two series of a curve cross between neighbouring points, by
- * interpolation on the logarithm of the parameter. Stores the parameter values
- * in `crossings`; returns their number. */
+ * interpolation on the parameter's logarithm. Stores the parameter values in
+ * `crossings`; returns their number. */
 static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
 {
     uint32_t found = 0;
@@ -274,8 +274,8 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
     return LH_OK;
 }
 
-/* Lists the expert counts of a curve in xs[]: a quarter to four times the
- * job's, multiples of the expert degree. Returns their number. */
+/* Lists a curve's expert counts in xs[]: a quarter to four times the job's,
+ * multiples of the expert degree. Returns their number. */
 static uint32_t list_experts(const curve_builder *p, double *xs)
 {
     const lh_model *m = p->job->model;

@@ -321,8 +321,8 @@ static lh_status remove_module(const flag_list *l, uint32_t *modules,
     return LH_OK;
 }
 
-/* Evaluates the plan with recomputation of single modules in place of its own:
- * begins with the plan's modules, or all of the model, and removes one at a
+/* Evaluates the plan with recomputation of single modules replacing its own:
+ * begins with the plan's modules, or the whole model, and removes one at a
  * time, greedily by iteration time, while the plan fits into memory. */
 static lh_status try_modules(flag_list *l, lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the settings of one link. Rates have a closed form
+/* Chooses one link's settings. Rates have a closed form
  * (longhaul/experimental/network_model.h), so every combination is rated by its
  * sending time per GPU. Only the options in the report are simulated with the
  * plan.

@@ -24,8 +24,8 @@ static bool set_or_compare(uint32_t *open, uint32_t value)
     return true;
 }
 
-/* Sets the layout's degrees to those of a profile entry; for an entry with
- * whole chunks, also `chunks` per device. Returns false if the job fixes other
+/* Sets the layout's degrees to a profile entry's; for an entry with whole
+ * chunks, also `chunks` per device. Returns false if the job fixes other
  * degrees. */
 static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
                         lh_layout *l)

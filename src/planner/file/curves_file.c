@@ -6,7 +6,7 @@
 
 static const char *const overs[] = {"oversubscription", "experts", NULL};
 
-/* Maximum number of points of a curve in a file. */
+/* Maximum point count of a curve in a file. */
 enum { MOST_POINTS = 10000 };
 
 const char *lh_curve_over_name(lh_curve_over over)
@@ -14,7 +14,7 @@ const char *lh_curve_over_name(lh_curve_over over)
     return (unsigned)over < 2 ? overs[over] : "unknown";
 }
 
-/* One series in the file's form; a curve has all of them in one array. */
+/* One series in the file's form; a curve has all in one array. */
 typedef struct series {
     const char *name;
     const int64_t *iteration_ns;
@@ -32,8 +32,8 @@ static const lhi_schema series_table = {
 static const lhi_schema_field series_row = {.width = sizeof(series),
                                             .table = &series_table};
 
-/* Reads the two series of a curve, `owner`, from a plan file: each has a name
- * and one iteration time per x value. */
+/* Reads a curve's two series, `owner`, from a plan file: each has a name and
+ * one iteration time per x value. */
 static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
                              void *owner, lh_error *err)
 {

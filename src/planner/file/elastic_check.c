@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Returns the node of a key in the document's `elastic` map, or NULL. */
+/* Returns a key's node in the document's `elastic` map, or NULL. */
 static const lhi_node *find_key(const lhi_doc *doc, const char *key)
 {
     return lhi_node_find(lhi_node_find(doc->root, "elastic"), key);
@@ -61,7 +61,7 @@ static operation_values read_operation_values(const lh_pipeline *p,
 
 /* Checks that the sharded share `has`, under `key` in the file, equals that of
  * the pipeline's data-parallel operations `s`. Accepts any share if the
- * pipeline has none of them. */
+ * pipeline has none. */
 static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                              const operation_values *s, lh_error *err)
 {

@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-/* Reads the name of the datacenter of an idle-GPU entry, `owner`, from a plan
- * file, and stores its index. */
+/* Reads the name of an idle-GPU entry's datacenter, `owner`, from a plan file,
+ * and stores its index. */
 static lh_status read_datacenter(const lhi_read_context *r,
                                  const lhi_node *node, void *owner,
                                  lh_error *err)
@@ -15,7 +15,7 @@ static lh_status read_datacenter(const lhi_read_context *r,
                                     &((lh_plan_idle *)owner)->datacenter, err);
 }
 
-/* Returns the JSON name of the datacenter of an idle-GPU entry, `owner`. */
+/* Returns the JSON name of an idle-GPU entry's datacenter, `owner`. */
 static json_t *write_datacenter(const void *owner, const void *context)
 {
     const lh_job *job = ((const lh_plan *)context)->job;

@@ -110,8 +110,8 @@ static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks the name of the outermost parallelism: the job's, or the one that
- * plans use if several are equivalent. */
+/* Checks the outermost parallelism's name: the job's, or the one that plans use
+ * if several are equivalent. */
 static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
                                  lh_error *err)
 {

@@ -159,9 +159,9 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Checks that `has`, the index of a Pareto-front entry in the plan file under
- * `key`, equals the computed index `want`. Accepts an absent key: older files
- * have none. */
+/* Checks that `has`, a Pareto-front entry's index in the plan file under `key`,
+ * equals the computed index `want`. Accepts an absent key: older files have
+ * none. */
 static lh_status check_entry(const lhi_doc *doc, const char *key, uint32_t has,
                              uint32_t want, lh_error *err)
 {

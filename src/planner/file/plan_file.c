@@ -150,7 +150,7 @@ static json_t *write_gpus(const void *owner, const void *context)
 }
 
 /* Reads how many layouts the search pruned by each kind of bound from a plan
- * file; the map's keys are the names of the kinds. */
+ * file; the map's keys are the kinds' names. */
 static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {

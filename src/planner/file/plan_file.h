@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's file: docs/formats/plan.md. One table per struct lists its keys
  * (format/document/schema.h); lh_plan_parse(), lh_plan_read() and
- * lh_plan_format() use the table of the complete file.
+ * lh_plan_format() use the complete file's table.
  *     plan_file.c                  complete file, schedule, search
  *     plan_check.c                 redundant values outside choices
  *     pipeline_check.c             choice against pipeline and schedule
@@ -46,7 +46,7 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
                            lhi_arena *mem, lh_error *err);
 /* Checks that the parts of a plan that was read do not contradict each other;
- * LH_EINPUT otherwise. Check function of the plan's key table. */
+ * LH_EINPUT otherwise. Check function for the plan's key table. */
 lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
                          void *it, lh_error *err);
 
@@ -83,8 +83,8 @@ lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
  * plan, how much more it costs. */
 double lhi_compute_keeping_loss(const lh_plan *plan,
                                 const lh_plan_whatif_answer *answer);
-/* Returns the job's latency in ms or bandwidth in Gb/s on the links of a
- * break-even range. False: the links have different values. */
+/* Returns the job's latency in ms or bandwidth in Gb/s on a break-even range's
+ * links. False: the links have different values. */
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
                      double *value);
 

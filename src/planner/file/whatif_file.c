@@ -44,7 +44,7 @@ static bool is_nearly_equal(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
 }
 
-/* Returns as JSON the relative loss of keeping the plan instead of the best
+/* Returns as JSON the relative loss of keeping the plan rather than the best
  * one, for the what-if answer `owner`. */
 static json_t *write_keeping(const void *owner, const void *context)
 {

@@ -199,8 +199,8 @@ static void copy_site_costs(lhi_layout_builder *b, uint32_t from, uint32_t to)
                n * sizeof *b->site_costs);
 }
 
-/* Computes chunk `c`'s cost; reuses the cached cost or that of an equivalent
- * chunk. */
+/* Computes chunk `c`'s cost; reuses the cached cost or an equivalent
+ * chunk's. */
 static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
                                     lh_cost *cost, lh_error *err)
 {

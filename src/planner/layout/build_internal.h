@@ -27,8 +27,8 @@ typedef struct lhi_layout_builder {
     int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
     lh_plan_memory *parts; /* per device; NULL: not required */
-    /* with unequal microbatches the costs of chunk c in the i-th datacenter of
-     * its stage: [c * n_datacenters + i]; else NULL */
+    /* with unequal microbatches the costs of chunk c in its stage's i-th
+     * datacenter: [c * n_datacenters + i]; else NULL */
     lh_cost *site_costs;
     lhi_built_layout *built;
 } lhi_layout_builder;

@@ -32,7 +32,7 @@ double lhi_layer_partition_max_ratio(const lh_job *job,
     return ratio;
 }
 
-/* Returns the total number of chunks of a configuration: pipeline degree times
+/* Returns the total chunk count of a configuration: pipeline degree times
  * chunks per device. */
 static uint32_t count_chunks(const lhi_config *config)
 {
@@ -83,7 +83,7 @@ lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
 
 /* Computes the iteration time of layer partition `layers` under the trial's
  * schedule method, in ns; INT64_MAX: it does not work, or its lower bound is
- * useless_ns or more. Callback of the partition search. */
+ * useless_ns or more. Callback for the partition search. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t useless_ns, int64_t *ns, lh_error *err)
 {
@@ -150,7 +150,7 @@ enum {
     RISING,
     FALLING,
     N_SHAPES,
-    N_STARTS = N_SHAPES + 1,  /* and the partition of a sibling layout */
+    N_STARTS = N_SHAPES + 1,  /* and a sibling layout's partition */
     MAX_REBALANCED_LAYERS = 8 /* layers, for EVEN_WORK */
 };
 

@@ -30,7 +30,7 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
  * - small first or last chunks, large middle ones, increasing and decreasing
  *   sizes;
  * - `like`, from a layout with as many chunks (NULL: none);
- * - if none of them works, ones closer to the first.
+ * - if none works, ones closer to the first.
  *
  * With `steepest`, only the first start, by steepest descent. *passes is the
  * budget of scheduled passes; the remainder is returned in it. A partition

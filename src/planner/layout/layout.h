@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layout of a job: the sites of its pipeline ranks, their layers, and the
+/* One layout of a job: its pipeline ranks' sites, their layers, and the
  * resulting pipeline. Input: a job and a configuration. Output: a pipeline with
  * the cost model's times, or the reason why there is none.
  *     layout.h           configurations; placement.c and build.c make
@@ -39,10 +39,10 @@ typedef struct lhi_rank_location {
 /* One stage's placement over all replicas. */
 typedef struct lhi_stage_placement {
     uint32_t n_sites;
-    const lh_cost_site *sites; /* in the order of the ring between them */
+    const lh_cost_site *sites; /* in the ring's order between them */
     uint32_t sharing; /* stages whose rings share links, including itself */
     uint32_t n_runs;
-    const lh_cost_run *runs; /* the GPUs of its replicas */
+    const lh_cost_run *runs; /* its replicas' GPUs */
 } lhi_stage_placement;
 
 /* Returns a layer range for the cost model with the datacenters and GPUs of a
@@ -67,8 +67,8 @@ typedef struct lhi_layout_placement {
     const lhi_stage_placement *stages; /* per stage */
 } lhi_layout_placement;
 
-/* Returns the message route of a replica group from one stage to another, for
- * the cost model. `senders`: replicas of all groups that use the same link at
+/* Returns a replica group's message route from one stage to another, for the
+ * cost model. `senders`: replicas of all groups that use the same link at
  * once. */
 lh_cost_hop lhi_layout_hop(const lhi_layout_placement *places,
                            const lh_layout *layout, uint32_t group,
@@ -122,11 +122,11 @@ typedef struct lhi_built_layout {
 } lhi_built_layout;
 
 /* Returns a copy of the job with the recomputation and ZeRO stage of the
- * configuration; ZeRO-1 for elastic plans, which shard by operations of their
- * own. */
+ * configuration; ZeRO-1 for elastic plans, which shard by their own
+ * operations. */
 lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
-/* Returns the number of GPUs of one pipeline rank: tensor x context. */
+/* Returns the GPU count of one pipeline rank: tensor x context. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
 /* Returns the layout as its replicas in one datacenter see it: with their
@@ -134,8 +134,8 @@ uint32_t lhi_group_size(const lh_layout *layout);
 lh_layout lhi_layout_in_datacenter(const lh_layout *layout,
                                    uint32_t datacenter);
 
-/* Checks whether experts have their own process groups, different from those of
- * the dense layers. */
+/* Checks whether experts have their own process groups, different from the
+ * dense layers'. */
 bool lhi_layout_is_folded(const lh_layout *layout);
 
 /* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
@@ -147,7 +147,7 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
 
 /* Computes sites[stage * data + replica], the group within which a replica
  * shares (shards) a stage's state: its datacenter or, with `zero` (the ZeRO
- * stage) 0, a group of its own. Errors as for lhi_layout_place(). */
+ * stage) 0, its own group. Errors as for lhi_layout_place(). */
 lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 
@@ -177,8 +177,7 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count);
 
 /* Computes a chunk's layers, *first and their number *count: by the
- * configuration's partition, or as even as possible. `layers`: those of the
- * model. */
+ * configuration's partition, or as even as possible. `layers`: the model's. */
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count);
 /* Returns the pipeline rank (device) of a chunk. */

@@ -217,9 +217,8 @@ static void replace_link_time(lh_link *link, const lh_pipeline *after)
     }
 }
 
-/* Copies an elastic plan's pipeline `p` with the link times of `after`, the
- * ZeRO-1 pipeline of its layout on the new links. Passes, groups and shares
- * stay. */
+/* Copies an elastic plan's pipeline `p` with the link times of `after`, its
+ * layout's ZeRO-1 pipeline on the new links. Passes, groups and shares stay. */
 static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
                                     const lh_plan_elastic *plan,
                                     const lh_pipeline *p,

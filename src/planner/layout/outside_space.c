@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-/* Returns the separator before the next item of the list in `t`: "" for the
- * first, else ", ". */
+/* Returns the separator before the list's next item in `t`: "" for the first,
+ * else ", ". */
 static const char *get_separator(const lhi_text *t)
 {
     return t->len ? ", " : "";

@@ -138,7 +138,7 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 
 /* Sets chunks `a` and `b` to at_a and at_b layers and times the partition; a
  * faster one is copied to `best`. Then restores both chunks, unless the change
- * is an improvement and the descent takes the first one instead of the
+ * is an improvement and the descent takes the first one rather than the
  * steepest. */
 static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
                             uint32_t at_a, uint32_t at_b, uint32_t *layers,

@@ -21,7 +21,7 @@ typedef struct lhi_partition {
     double max_ratio;            /* largest chunk / smallest, >= 1 */
     lhi_partition_evaluate *time;
     void *context;
-    bool steepest;    /* steepest descent instead of first improvement */
+    bool steepest;    /* steepest descent rather than first improvement */
     uint64_t n_timed; /* partitions evaluated so far */
 } lhi_partition;
 

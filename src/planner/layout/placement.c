@@ -226,8 +226,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
     const part_gpus gpus =
         find_part_gpus(p->job, l, l->packing, group->replicas, part,
                        p->used[part->datacenter]);
-    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or the
-     * stages of one replica. */
+    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or one
+     * replica's stages. */
     bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
     uint64_t stride = data ? gpus.in_a_block : gpus.spacing;
     uint64_t between = data ? gpus.spacing : gpus.in_a_block;
@@ -378,7 +378,7 @@ uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread)
     return least;
 }
 
-/* Checks whether the replicas of the stage in each of its datacenters include
+/* Checks whether the stage's replicas in each of its datacenters include
  * complete sets of experts: their ranks divide into blocks of expert x
  * expert-tensor ranks. */
 static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
@@ -445,7 +445,7 @@ static lh_status order_rings(placement_builder *p, const uint32_t *first,
 }
 
 /* Finds, for each stage, the datacenters and GPUs of its replicas, and the
- * order of the datacenters in its ring. */
+ * datacenters' order in its ring. */
 static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 {
     uint32_t P = p->layout->pipeline, n = 0;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Maximum number of datacenters for the exact search; its time is exponential.
+/* Maximum datacenter count for the exact search; its time is exponential.
  */
 enum { MOST_EXACT = 8 };
 
@@ -31,7 +31,7 @@ static double compute_time(const ring *r, double ns_per_byte, double latency)
     return r->bytes / r->n * ns_per_byte + latency;
 }
 
-/* Returns the duration of a ring step in this order of datacenters, in ns: the
+/* Returns a ring step's duration in this order of datacenters, in ns: the
  * largest time per byte and its links' largest latency. */
 static double compute_step_ns(const ring *r, const uint32_t *order)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groupings for many datacenters: a few good orders through all of them, cut
- * into equal parts, and clusters of nearby ones. */
+/* Groupings for many datacenters: a few good orders through all, cut into equal
+ * parts, and clusters of nearby ones. */
 #include "planner/layout/site_search_internal.h"
 
 #include <math.h>

@@ -15,8 +15,7 @@ typedef struct placement_search {
     lhi_arena *work; /* scratch, freed at the end */
     lh_outermost want;
     const lh_sites *given;
-    lhi_placement_draft
-        *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
+    lhi_placement_draft *kept[LHI_MOST_SITES]; /* by ns, then by discovery */
     bool always[LHI_MOST_SITES];
     uint32_t n_kept;
     uint64_t *seen; /* hashes of canonical drafts; 0: free */
@@ -205,7 +204,7 @@ static lh_status add_complete(placement_search *f, lhi_placement_draft *d,
 }
 
 /* Completes a draft placement by each rule for distributing stages over
- * datacenters, and stores the results. Callback of the generators; `context`:
+ * datacenters, and stores the results. Callback for the generators; `context`:
  * the search. */
 static lh_status add_completions(void *context, const lhi_placement_draft *open,
                                  lh_error *err)

@@ -17,8 +17,8 @@ lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
                                lhi_arena *mem, const lh_sites **list,
                                uint32_t *n, lh_error *err);
 
-/* Number of placements of a layout that the search evaluates, the first ones of
- * its list. */
+/* Number of placements of a layout that the search evaluates, its list's first
+ * ones. */
 #define LHI_MAX_TRIED_PLACEMENTS 8
 
 /* Store with the first LHI_MAX_TRIED_PLACEMENTS entries of these lists, found
@@ -35,8 +35,8 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
                                const lh_sites **list, uint32_t *n,
                                lh_error *err);
 
-/* Returns the outermost parallelism of a placement: pipeline (one group), data
- * (each group in one datacenter), or mixed. */
+/* Returns a placement's outermost parallelism: pipeline (one group), data (each
+ * group in one datacenter), or mixed. */
 lh_outermost lhi_sites_outermost(const lh_sites *sites);
 
 #endif

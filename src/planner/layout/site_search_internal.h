@@ -76,8 +76,8 @@ void lhi_placement_make_canonical(const lhi_placement_case *c,
 
 /* ---- site_estimate.c ---- */
 
-/* Estimates the iteration time of a placement from work, links and rings, in
- * d->ns; only used to order and select placements. */
+/* Estimates a placement's iteration time from work, links and rings, in d->ns;
+ * only used to order and select placements. */
 lh_status lhi_placement_estimate(const lhi_placement_case *c,
                                  lhi_ecmp_cache *known, lhi_placement_draft *d,
                                  lh_error *err);

@@ -56,7 +56,7 @@ static bool is_accepted(const expansion *g)
     const lh_job *job = g->space->job;
     if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)
         return true;
-    /* Keeps the refusal of the highest level: it is closest to an accepted
+    /* Keeps the highest level's refusal: it is closest to an accepted
      * configuration. */
     if (kept && g->visit != count_one && g->level > kept->level)
         *kept = (lhi_space_refusal){g->level, why};
@@ -168,7 +168,7 @@ static lh_status add_experts(expansion *g, lh_error *err)
         if (!suits_expert(g, ep))
             continue;
         l->expert = ep;
-        /* Given, or 1 with expert parallelism, else that of the other layers.
+        /* Given, or 1 with expert parallelism, else the other layers'.
          */
         l->expert_tensor =
             g->want->expert_tensor ? g->want->expert_tensor : (ep > 1 ? 1 : 0);

@@ -87,8 +87,8 @@ bool lhi_space_chunks(uint32_t chunks);
  * those rejected for too many microbatches. */
 typedef lh_status lhi_space_visit(void *context, const lhi_config *config,
                                   lh_error *err);
-/* Visits a configuration's children in the search tree: each decides the values
- * of the level after `level`. *dropped counts the children rejected for too
+/* Visits a configuration's children in the search tree: each decides the
+ * level's values after `level`. *dropped counts the children rejected for too
  * many microbatches. */
 lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              const lhi_config *config, uint64_t *dropped,

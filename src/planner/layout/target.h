@@ -57,8 +57,8 @@ lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
  * receives. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check_settings(lh_target target, const lh_job *job,
                                     const lh_choice *choice, lh_error *err);
-/* Checks whether the target framework itself runs the schedule and the chunk
- * placement of a plan candidate. */
+/* Checks whether the target framework itself runs the schedule and a plan
+ * candidate's chunk placement. */
 bool lhi_target_runs_passes(lh_target target, const lh_choice *choice);
 
 /* Counts the groups of data-parallel replicas that each hold the whole state

@@ -196,8 +196,8 @@ static void count_experts(counter *c, const lhi_group_layout *groups,
     }
 }
 
-/* Returns the number of all-to-alls per expert layer: two forward, two
- * backward, two more if experts are recomputed. */
+/* Returns the all-to-all count per expert layer: two forward, two backward, two
+ * more if experts are recomputed. */
 static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
 {
     bool again = recompute == LH_RECOMPUTE_FULL ||
@@ -206,8 +206,8 @@ static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
     return again ? 6 : 4;
 }
 
-/* Counts the all-to-all traffic of the expert layers in a chunk between
- * datacenters, in bytes. */
+/* Counts the expert layers' all-to-all traffic in a chunk between datacenters,
+ * in bytes. */
 static void count_tokens(counter *c, const lhi_group_layout *groups,
                          const lh_cost_layer_range *slice)
 {
@@ -226,8 +226,8 @@ static void count_tokens(counter *c, const lhi_group_layout *groups,
             layers += m->mtp_layers;
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
-    /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
-     * combine them. */
+    /* Bytes per GPU; half the all-to-alls dispatch tokens, the others combine
+     * them. */
     double each = shape->tokens * shape->dispatched *
                   lhi_model_expert_input(m) *
                   (shape->dispatch_element + shape->element) / 2 * passes *

@@ -22,8 +22,8 @@ typedef struct part {
 
 /* --- kinds of layers ------------------------------------------------------ */
 
-/* Groups the model's layers into kinds of equivalent layers (f->kinds), each
- * with one of its layers and their number. */
+/* Groups the model's equivalent layers into kinds (f->kinds), each with a
+ * representative and its layer count. */
 static void find_kinds(lhi_bound_inputs *f)
 {
     const lh_model *m = f->job->model;
@@ -104,8 +104,8 @@ static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
 }
 
 /* Derives a site's least times of a layer and its sums over the model from the
- * times of its layer kinds, embedding and head. A site is one datacenter or set
- * of datacenters. */
+ * times of its layer kinds, embedding and head. A site is one or more
+ * datacenters. */
 static void add_parts(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     s->layer = s->parts[0];
@@ -178,8 +178,8 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- sites ---------------------------------------------------------------- */
 
-/* Sets those times and memory values of site `s` (a datacenter or set of them)
- * to 0 that are no valid lower bounds, because a profile measured them only for
+/* Sets those times and memory values of site `s` (one or more datacenters) to 0
+ * that are no valid lower bounds, because a profile measured them only for
  * whole chunks. */
 static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
@@ -201,9 +201,8 @@ static int64_t sum_passes(const lhi_bound_pass *p)
     return p->f + p->d + p->w;
 }
 
-/* Returns the least ratio of the pass times of site `s` (a datacenter or set of
- * them) to those of the first site, over layer kinds, embedding and head; 0:
- * unknown. */
+/* Returns the least ratio of pass times at site `s` (one or more datacenters)
+ * to the first site's, over layer kinds, embedding and head; 0: unknown. */
 static double compute_slowness(const lhi_bound_site *s,
                                const lhi_bound_site *first)
 {
@@ -285,7 +284,7 @@ static lh_layout set_micro_batch(const lh_job *job, const lh_layout *layout,
 }
 
 /* Computes the costs of every datacenter (f->sites[1..n]) and the least over
- * all of them (f->sites[0]). */
+ * all (f->sites[0]). */
 static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
                             const lh_layout *layout, lh_error *err)
 {
@@ -389,7 +388,7 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Adds to site `s` (a datacenter or set of them) the whole model's costs that
+/* Adds to site `s` (one or more datacenters) the whole model's costs that
  * depend on all replicas' datacenters: optimizer, data-parallel communication
  * and model memory. `microbatches`: passes per iteration, as in
  * lhi_bound_inputs_add_zero_traffic(). */

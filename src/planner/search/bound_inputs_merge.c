@@ -19,8 +19,8 @@ static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
     a->w = pick_extreme(a->w, b->w, larger);
 }
 
-/* Returns the sum of the F and D times of the whole model for one microbatch on
- * site `s` (a datacenter or set of them), in ns. */
+/* Returns the whole model's F and D time for one microbatch on site `s` (one or
+ * more datacenters), in ns. */
 static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
 {
     int64_t sum = 0;
@@ -29,8 +29,8 @@ static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
     return sum;
 }
 
-/* Sums the activation, weight-input and model-state bytes of the whole model on
- * site `s` (a datacenter or set of them). */
+/* Sums the whole model's activation, weight-input and model-state bytes on site
+ * `s` (one or more datacenters). */
 static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
                                         const lhi_bound_site *s)
 {
@@ -43,9 +43,9 @@ static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
     return sum;
 }
 
-/* Merges the memory of site `b` (a datacenter or set of them) into `a`. With
- * `worst`, `a` gets the larger model memory in each respect; otherwise the
- * smaller of each part. Transient memory is the smaller in both cases. */
+/* Merges site `b`'s memory (one or more datacenters) into `a`. With `worst`,
+ * `a` gets the larger model memory in each respect; otherwise the smaller of
+ * each part. Transient memory is the smaller in both cases. */
 static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
                          const lhi_bound_site *b, bool worst)
 {
@@ -65,9 +65,9 @@ static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
     }
 }
 
-/* Merges the times of the layer kinds of site `b` (a datacenter or set of them)
- * into `a`. With `worst`, all come from the site with the larger sum, because
- * they are added up; embedding and head always have their least times. */
+/* Merges the layer kinds' times at site `b` (one or more datacenters) into `a`.
+ * With `worst`, all come from the site with the larger sum, because they are
+ * added up; embedding and head always have their least times. */
 static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
                         const lhi_bound_site *b, bool worst)
 {

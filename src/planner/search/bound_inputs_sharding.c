@@ -34,7 +34,7 @@ static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
 }
 
 /* Converts the time of communication within passes, ns, to a lower bound: an
- * integer, at most LHI_BOUND_MAX_NS, scaled to the least duration of a pass. */
+ * integer, at most LHI_BOUND_MAX_NS, scaled to a pass's least duration. */
 static int64_t round_down_ns(const lhi_bound_inputs *f, double ns)
 {
     return lhi_bound_find_pass_ns(

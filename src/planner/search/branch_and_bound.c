@@ -6,7 +6,7 @@
  * remaining layouts are proven to be no better; see docs/theory/plan-search.md.
  *
  * Nodes are processed in batches, which grow with the node count already
- * processed. Costs of a batch are computed on several threads; the results are
+ * processed. A batch's costs are computed on several threads; the results are
  * applied in batch order. */
 #include "planner/search/branch_and_bound_internal.h"
 
@@ -140,8 +140,7 @@ static lh_status add_child(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Lists the children of a configuration in the search tree in the current
- * batch. */
+/* Lists a configuration's children in the search tree in the current batch. */
 static lh_status list_children(lhi_branch_and_bound *b, lhi_level level,
                                const lhi_config *config, lh_error *err)
 {
@@ -249,7 +248,7 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
 }
 
 /* Computes a child node's lower bound and counts the layouts below it.
- * `own`: the thread's copy of the search; `thread`: number of the thread. */
+ * `own`: the thread's search copy; `thread`: number of the thread. */
 static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
                                uint32_t thread, lhi_search_node *child,
                                lh_error *err)
@@ -292,8 +291,8 @@ static lh_status build_candidate(lhi_layout_search *own, lhi_candidate *c,
 }
 
 /* Runs task `i` of the batch: first the quick evaluations, which take longest,
- * then the building of candidates, then the bounds of children. `own`,
- * `thread`: the thread's search and number. Parallel-for callback. */
+ * then candidate building, then the children's bounds. `own`, `thread`: the
+ * thread's search and number. Parallel-for callback. */
 static lh_status run_task(void *context, lhi_layout_search *own,
                           uint32_t thread, uint32_t i, lh_error *err)
 {
@@ -357,8 +356,8 @@ static bool is_far(const lhi_branch_and_bound *b)
 }
 
 /* Runs the batch. While the incumbent is missing or far from the bound, dives:
- * expands only the child with the least bound of each node. Finally simulates
- * the best built candidate if none was. */
+ * expands only the child with each node's least bound. Finally simulates the
+ * best built candidate if none was. */
 static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
@@ -433,8 +432,8 @@ static bool is_built_next(const lhi_branch_and_bound *b)
     return b->built.items[0].time_ns <= b->open.items[0].time_ns;
 }
 
-/* Checks whether the lower bound of the next item in the queue prunes it.
- * `built`: the item is a built candidate, otherwise an open node. */
+/* Checks whether the lower bound prunes the next item in the queue. `built`:
+ * the item is a built candidate, otherwise an open node. */
 static bool is_next_hopeless(const lhi_branch_and_bound *b, bool built)
 {
     const lhi_layout_search *s = b->s;
@@ -536,7 +535,7 @@ static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
 }
 
 /* Evaluates candidate `i` of the list in `context` under every schedule method.
- * `own`: the thread's copy of the search; `thread` is unused. Parallel-for
+ * `own`: the thread's search copy; `thread` is unused. Parallel-for
  * callback. */
 static lh_status evaluate_fully(void *context, lhi_layout_search *own,
                                 uint32_t thread, uint32_t i, lh_error *err)

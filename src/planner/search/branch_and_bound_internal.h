@@ -60,9 +60,9 @@ typedef struct lhi_branch_and_bound {
     int64_t least_child; /* an index of `nodes`; negative: none is useful */
 } lhi_branch_and_bound;
 
-/* Records that no plan of a pruned layout is faster than `ns`. Always lowers
- * the least bound of all pruned layouts, and adds the bound to s->unexplored,
- * if any, for the values that `config` decides on `level` (depth in the search
+/* Records that no plan for a pruned layout is faster than `ns`. Always lowers
+ * the pruned layouts' least bound, and adds the bound to s->unexplored, if any,
+ * for the values that `config` decides on `level` (depth in the search
  * tree). */
 lh_status lhi_layout_search_drop(lhi_layout_search *s, lhi_level level,
                                  const lhi_config *config, int64_t ns,

@@ -145,8 +145,8 @@ bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);
 /* Checks whether to stop the current step of a search over `total` layouts: the
  * caller asks to, or the time is over. Never before something works (a result
  * of the search, or `works`), unless the caller asks and the job requires GPUs
- * that another plan leaves idle. The remaining steps are then those of a quick
- * plan. */
+ * that another plan leaves idle. The remaining steps are then a quick
+ * plan's. */
 bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works);
 
@@ -169,7 +169,7 @@ lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s,
                                            uint32_t candidate, uint64_t *passes,
                                            lh_error *err);
 
-/* Searches layouts by random sampling (Monte Carlo) instead of branch and
+/* Searches layouts by random sampling (Monte Carlo) rather than branch and
  * bound. Proves no bound. */
 lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s,
                                             lh_error *err);

@@ -192,7 +192,7 @@ lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Sets the cost of an iteration in USD of every plan candidate in a list; does
+/* Sets an iteration's cost in USD of every plan candidate in a list; does
  * nothing if the job has no prices. */
 static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)

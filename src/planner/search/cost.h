@@ -17,9 +17,9 @@ typedef struct lhi_layout_price {
  * be computed. */
 bool lhi_pricing_has_prices(const lh_job *job);
 
-/* Copies the job with the prices of the options; *out shares everything else.
- * Data is in `mem`. LH_EINVAL: a price out of range, or a traffic price without
- * GPU prices. */
+/* Copies the job with the options' prices; *out shares everything else. Data is
+ * in `mem`. LH_EINVAL: a price out of range, or a traffic price without GPU
+ * prices. */
 lh_status lhi_pricing_override_job(const lh_job *job,
                                    const lh_plan_options *options,
                                    lhi_arena *mem, lh_job *out, lh_error *err);
@@ -49,7 +49,7 @@ double lhi_pricing_iteration_usd(const lhi_layout_price *price,
  * for the current time. */
 lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
                                  lh_choice *choice, lh_error *err);
-/* Sets the cost in USD of the plan and of all candidates in its lists. */
+/* Sets the cost in USD for the plan and all candidates in its lists. */
 lh_status lhi_pricing_fill_plan(lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 #endif

@@ -28,14 +28,14 @@ lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method)
     return choice;
 }
 
-/* Returns the peak FLOP/s of one GPU of a datacenter, in the job's precision.
+/* Returns one GPU's peak FLOP/s in a datacenter, in the job's precision.
  */
 static double get_peak_flops(const lh_job *job, uint32_t datacenter)
 {
     return job->datacenters[datacenter].gpu.flops_per_s;
 }
 
-/* Computes the peak FLOP/s of all GPUs of the layout. */
+/* Computes the peak FLOP/s over all the layout's GPUs. */
 static lh_status sum_peak_flops(const lh_job *job, const lh_layout *l,
                                 lhi_arena *mem, double *out, lh_error *err)
 {

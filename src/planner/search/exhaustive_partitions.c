@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluates every partition of every layout that no bound rules out, under
- * every method: for small jobs, and to measure losses of the other searches. */
+/* Evaluates, for every layout, all partitions that no bound rules out, under
+ * every method: for small jobs, and to measure other searches' losses. */
 #include "planner/layout/build_cache.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
@@ -105,7 +105,7 @@ static lhi_partition make_partition(const lhi_layout_search *s,
                            .max_ratio = lhi_layer_partition_ratio(&s->options)};
 }
 
-/* Evaluates all layer partitions of a candidate. Raises its lower bound to the
+/* Evaluates all a candidate's layer partitions. Raises its lower bound to the
  * least of them if none was skipped. LH_EINVAL: more than MAX_PARTITIONS. */
 static lh_status enumerate_partitions(lhi_layout_search *s, lhi_candidate *c,
                                       lh_error *err)
@@ -137,8 +137,8 @@ static lh_status enumerate_partitions(lhi_layout_search *s, lhi_candidate *c,
     return status;
 }
 
-/* Checks whether the bound of candidate `c` over all its layer partitions is
- * below the best result, so that another partition of it may be better. */
+/* Checks whether candidate `c`'s bound over all its layer partitions is below
+ * the best result, so that another partition of it may be better. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     return c->lower_bound.ns < s->best_ns &&

@@ -54,7 +54,7 @@ static uint32_t *get_degree(lh_layout *l, key which)
     }
 }
 
-/* Returns the name of a key in job files, such as "layout.tensor". */
+/* Returns a key's name in job files, such as "layout.tensor". */
 static const char *get_key_name(key which)
 {
     static const char *const names[N_KEYS] = {

@@ -6,8 +6,8 @@
 
 #include "planner/search/candidate.h"
 
-/* Checks by quick evaluations whether any layout of `job` works. The search
- * options are those of `s`. *found: one works, and *at is then the best. */
+/* Checks by quick evaluations whether any layout of `job` works. Uses the
+ * search options in `s`. *found: one works, and *at is then the best. */
 lh_status lhi_layout_search_has_any(const lhi_layout_search *s,
                                     const lh_job *job, lhi_config *at,
                                     bool *found, lh_error *err);

@@ -34,7 +34,7 @@ static const double SETTLED_RATIO = 1.1;
 /* --- neighbourhood ------------------------------------------------------- */
 
 /* Appends a neighbouring layout `config` with its bound `floor` to the lists,
- * unless MAX_NEIGHBOURS are listed. Callback of the neighbourhood. */
+ * unless MAX_NEIGHBOURS are listed. Callback for the neighbourhood. */
 static lh_status collect_neighbour(void *context, const lhi_config *config,
                                    const lhi_lower_bound *floor, lh_error *err)
 {
@@ -156,9 +156,9 @@ static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the neighbours of `from` with the least bounds, in at most
- * `changes` dimensions: first under one method, then under every method if
- * close to the best of target `t` (best plan with one dimension value). */
+/* Evaluates `from`'s neighbours with the least bounds, in at most `changes`
+ * dimensions: first under one method, then under every method if close to the
+ * best of target `t` (best plan with one dimension value). */
 static lh_status evaluate_neighbours(lhi_local_search *d,
                                      const lhi_local_search_target *t,
                                      const lhi_config *from, uint32_t changes,
@@ -328,8 +328,8 @@ static bool cannot_win(const lhi_local_search *d, uint32_t at)
 }
 
 /* Improves the layer partition of the best layout of target `t` (best plan
- * under one scheduling method) with this method, or with a fast method in place
- * of a slow one. */
+ * under one scheduling method) with this method, or with a fast method rather
+ * than a slow one. */
 static lh_status move_by_method(lhi_local_search *d,
                                 const lhi_local_search_target *t, lh_error *err)
 {

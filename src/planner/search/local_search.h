@@ -7,9 +7,9 @@
 
 #include "planner/search/candidate.h"
 
-/* Runs the local search for the best plan of each dimension value, after layers
- * were moved. Adds its layouts to the candidates, and the best with each value
- * to s->unexplored, if not NULL. */
+/* Runs the local search for each dimension value's best plan, after layers were
+ * moved. Adds its layouts to the candidates, and the best with each value to
+ * s->unexplored, if not NULL. */
 lh_status lhi_layout_search_run_local_search(lhi_layout_search *s,
                                              lh_error *err);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the index of a configuration's entry in the hash table of candidates,
- * or of the empty entry where it would be stored. */
+/* Returns the index of a configuration's entry in the candidate hash table, or
+ * of the empty entry where it would be stored. */
 static uint32_t find_slot(const lhi_local_search *d, const lhi_config *config)
 {
     uint64_t hash = UINT64_C(14695981039346656037);

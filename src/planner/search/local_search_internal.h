@@ -9,7 +9,7 @@
 #include "planner/search/neighbourhood.h"
 #include "planner/search/search_budget.h"
 
-/* In place of a candidate's index: none. */
+/* As a candidate's index: none. */
 #define LHI_NO_CANDIDATE INT32_MAX
 /* Parts of the work budget; the last is for the overall best, after all
  * targets. */
@@ -71,8 +71,8 @@ lh_status lhi_local_search_find_candidate(lhi_local_search *d,
                                           int64_t limit_ns, bool *made,
                                           lh_error *err);
 
-/* Creates the targets of the local search: the overall best, and one per
- * dimension value that the job leaves open or a candidate has. */
+/* Creates the local search's targets: the overall best, and one per dimension
+ * value that the job leaves open or a candidate has. */
 lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
 /* Checks whether target `t` (best plan with one dimension value) needs no
@@ -116,12 +116,12 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
                                               uint32_t at,
                                               const lhi_config *from,
                                               lh_error *err);
-/* Evaluates the layer partitions of the best plans by dimension value on all
+/* Evaluates the best plans' layer partitions by dimension value on all
  * candidates that may beat the overall best with them. *better: one does. */
 lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
                                            lh_error *err);
 
-/* Grows `list`, which has `n` entries of `each` bytes, to a capacity of at
+/* Grows `list`, which has `n` entries with `each` bytes, to a capacity for at
  * least n + 1 and updates *room, its capacity. Returns the new list; NULL: no
  * memory, and `list` stays valid. */
 void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room,

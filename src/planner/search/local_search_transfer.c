@@ -58,15 +58,15 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 
 /* --- from the best to all others ------------------------------------------ */
 
-/* Returns the total number of chunks of a layout: pipeline degree times chunks
- * per device. */
+/* Returns the total chunk count of a layout: pipeline degree times chunks per
+ * device. */
 static uint32_t count_chunks(const lh_layout *l)
 {
     return l->pipeline * l->chunks_per_device;
 }
 
-/* Checks whether a configuration has the same number of layers in every chunk
- * as plan candidate `row`. */
+/* Checks whether a configuration has the same layer count in every chunk as
+ * plan candidate `row`. */
 static bool has_same_layers(const lh_choice *row, const lhi_config *config)
 {
     const uint32_t n = count_chunks(&row->layout);

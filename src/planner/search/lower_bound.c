@@ -25,8 +25,8 @@ uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
     return a;
 }
 
-/* Checks whether all stages have the same costs: those of one site (a
- * datacenter or set of datacenters). */
+/* Checks whether all stages have the same costs: those of one site (one or more
+ * datacenters). */
 static bool is_uniform(const lhi_bound_case *c)
 {
     for (uint32_t k = 1; c->site_of_stage && k < c->stages; k++)
@@ -70,7 +70,7 @@ int64_t lhi_bound_compute_layers(const lhi_bound_case *c)
 }
 
 /* Returns the F and D time of the whole model for one microbatch in ns, each
- * layer on the site (datacenter or set of them) that is fastest for it. */
+ * layer on the site (one or more datacenters) that is fastest for it. */
 static int64_t compute_fastest_path(const lhi_bound_case *c)
 {
     int64_t sum = 0;

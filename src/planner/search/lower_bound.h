@@ -29,8 +29,8 @@ typedef struct lhi_lower_bound {
     int64_t memory_bytes; /* least memory of the fullest GPU */
 } lhi_lower_bound;
 
-/* Returns the name of the kind of a lower bound in plan files, such as "work"
- * or "memory"; "unknown" outside the enum. Static storage. */
+/* Returns the name for a lower bound's kind in plan files, such as "work" or
+ * "memory"; "unknown" outside the enum. Static storage. */
 const char *lhi_bound_kind_name(lhi_bound_kind kind);
 
 /* Pass durations for one microbatch, in ns. */
@@ -46,7 +46,7 @@ typedef struct lhi_bound_memory_part {
 
 enum { LHI_BOUND_PARTS = 8 }; /* kinds of layers, embedding, head */
 
-/* Least costs of the model's layers on a GPU of one datacenter. */
+/* The model layers' least costs on a GPU in one datacenter. */
 typedef struct lhi_bound_site {
     lhi_bound_pass parts[LHI_BOUND_PARTS]; /* per part */
     lhi_bound_memory_part part_memory[LHI_BOUND_PARTS];
@@ -96,8 +96,8 @@ int64_t lhi_bound_compute_work(const lhi_bound_case *c);
  * layers / stages layers, rounded up. */
 int64_t lhi_bound_compute_layers(const lhi_bound_case *c);
 /* Returns the path bound on the makespan in ns, from one microbatch. Its path
- * is the first chunk's gather, F of all chunks, their D and the messages
- * between them. W of the first chunk and its reduction follow. */
+ * is the first chunk's gather, all chunks' F, their D and the messages between
+ * them. The first chunk's W and its reduction follow. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c);
 /* Returns the warm-up bound on the makespan in ns: each device's passes, plus
  * the path of the first microbatch to it and of the last one back. */

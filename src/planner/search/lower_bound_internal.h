@@ -45,7 +45,7 @@ static inline uint32_t lhi_bound_head_stage(const lhi_bound_case *c)
     return c->placement == LH_PLACEMENT_WAVE ? 0 : c->stages - 1;
 }
 
-/* Layers counted: those of one kind, or all of them with the least of all kinds
+/* Layers counted: those of one kind, or all with the least of all kinds
  * each. */
 enum { LHI_ANY_KIND = -1 };
 
@@ -116,8 +116,8 @@ static inline int64_t lhi_bound_first_reduce_ns(const lhi_bound_case *c)
     return layers > 0 ? layers + s->first_reduce : 0;
 }
 
-/* Returns the least F, D and W time of a layer over all sites (datacenters or
- * sets of them), in ns, each separately. */
+/* Returns the least F, D and W time of a layer over all sites (one or more
+ * datacenters each), in ns, each separately. */
 lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
 /* Returns the largest number of layers of kind `kind` (dense, with experts and
  * others; LHI_ANY_KIND: the smallest) that fit in stage `stage`'s memory plus
@@ -125,11 +125,11 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
                                         uint32_t stage, int64_t more);
 /* Checks whether some partition of the model's layers may fit if every device
- * had `more` bytes of memory in addition to its limit. */
+ * had `more` memory bytes in addition to its limit. */
 bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more);
-/* Returns the memory of all devices in bytes without transient memory;
- * INFINITY: unlimited. *passing_in_all: transient memory, which devices with
- * layers of one kind need. */
+/* Returns all devices' memory in bytes without transient memory; INFINITY:
+ * unlimited. *passing_in_all: transient memory, which devices with layers of
+ * one kind need. */
 double lhi_bound_compute_total_memory(const lhi_bound_case *c,
                                       double *passing_in_all);
 

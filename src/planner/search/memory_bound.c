@@ -73,7 +73,7 @@ static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
     return sum <= room || !(sum > 0);
 }
 
-/* Checks whether all layers of a kind fit on the stages together, each with
+/* Checks whether all same-kind layers fit on the stages together, each with
  * `more` additional bytes. For LHI_ANY_KIND, each stage must also fit the
  * fewest layers of its chunks. */
 static bool does_kind_fit(const lhi_bound_case *c, int kind, int64_t more)

@@ -7,8 +7,8 @@
  * 2. Each number is tested by a search for any layout that works. Bisection
  *    runs branch and bound over the layouts that need the least memory: one
  *    sequence per microbatch, and full recomputation.
- * 3. Memory slightly below the result is tested with all layouts and all steps
- *    of the plan's search: moved layers, local search and elastic plans. If
+ * 3. Memory slightly below the result is tested with all layouts and all the
+ *    plan search's steps: moved layers, local search and elastic plans. If
  * that succeeds, bisection is repeated in this way. */
 #include "planner/search/memory_needs.h"
 
@@ -273,8 +273,8 @@ static double reduce_memory(double gib)
     return gib * (1 - 2 * PRECISION);
 }
 
-/* Raises the memory of every GPU type in sites[], a copy of the job's
- * datacenters, to at least `gib` GiB; `out` is not used. */
+/* Raises every GPU type's memory in sites[], a copy of the job's datacenters,
+ * to at least `gib` GiB; `out` is not used. */
 static void set_memory(const lh_job *job, double gib, lh_job *out,
                        lh_datacenter *sites)
 {
@@ -295,7 +295,7 @@ static double find_least_memory(const lh_job *job)
     return least;
 }
 
-/* Returns the description of the tested number for the least memory per GPU, in
+/* Returns the tested number's description for the least memory per GPU, in
  * GiB. */
 static job_number make_memory_number(const lh_job *job)
 {
@@ -345,8 +345,8 @@ static void set_nodes(const lh_job *job, double parts, lh_job *out,
     }
 }
 
-/* Returns the description of the tested number for the least number of nodes,
- * as multiples of the greatest common divisor of all datacenters. */
+/* Returns the tested number's description for the least number of nodes, as
+ * multiples of the greatest common divisor of all datacenters. */
 static job_number make_nodes_number(const lh_job *job)
 {
     const uint32_t parts = count_node_parts(job);

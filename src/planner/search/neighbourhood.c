@@ -143,7 +143,7 @@ static bool is_same_group(const lh_layout *a, const lh_layout *b)
     return lhi_group_size(a) == lhi_group_size(b);
 }
 
-/* Counts, for the distance between layouts, the change of pipeline and data
+/* Counts, for the distance between layouts, changes to pipeline and data
  * degree: 0 or 1. If tensor x context differs too, one of them must follow and
  * does not count. */
 static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
@@ -178,9 +178,9 @@ static uint32_t count_state_changes(const lhi_config *a, const lhi_config *b)
            (x->sharding != y->sharding && !follows ? 1u : 0);
 }
 
-/* Counts, for the distance between configurations, the change of chunks per
- * device or chunk placement: 0 or 1. It does not count if the pipeline degree
- * changes and the total number of chunks stays. */
+/* Counts, for the distance between configurations, changes to chunks per device
+ * or chunk placement: 0 or 1. It does not count if the pipeline degree changes
+ * and the total number of chunks stays. */
 static uint32_t count_chunk_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;

@@ -15,8 +15,8 @@ typedef lh_status lhi_neighbour_visitor(void *context, const lhi_config *config,
 /* Cache of bounds, so that each is computed once however often a layout is a
  * neighbour; for one space and its bounds, which must outlive it. */
 typedef struct lhi_bound_cache lhi_bound_cache;
-/* Creates an empty cache of lower bounds by configuration and level of the
- * search tree. */
+/* Creates an empty cache for lower bounds by configuration and search tree
+ * level. */
 lh_status lhi_bound_cache_make(lhi_bound_cache **out, lh_error *err);
 /* Frees a cache of lower bounds; NULL is allowed. */
 void lhi_bound_cache_free(lhi_bound_cache *bounded);
@@ -40,7 +40,7 @@ typedef struct lhi_neighbourhood {
 
 /* Calls back for each complete layout that differs from the centre,
  * nearby->from, in few dimensions and has a low enough bound. Visits them in
- * the order of the search space. */
+ * the search space's order. */
 lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err);
 
 #endif

@@ -219,7 +219,7 @@ static int64_t get_value(void *context, const lhi_candidate *c)
     return lhi_objective_value(&options, &c->choice);
 }
 
-/* Updates the cheapest cost found with that of a feasible candidate. Objective
+/* Updates the cheapest cost found with a feasible candidate's. Objective
  * callback. */
 static lh_status update_cheapest(void *context, const lhi_candidate *c,
                                  lh_error *err)
@@ -252,7 +252,7 @@ static double find_cost_time(double usd, double fixed_usd, double usd_per_ns)
     return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
 }
 
-/* Returns the iteration time in ns from which plans of a layout are useless: as
+/* Returns the iteration time in ns from which a layout's plans are useless: as
  * slow and as expensive as an entry of the Pareto front, or as expensive as the
  * cheapest plan. `level`: depth in the search tree. 0: no such time. Objective
  * callback. */

@@ -47,10 +47,10 @@ typedef struct lhi_cost_objective {
     lhi_objective objective;
 } lhi_cost_objective;
 
-/* Initialises the objective callbacks of a search for the cheapest plan or a
- * Pareto front; use them by s->objective = &out->objective. With `front` (may
- * be NULL), bounds prune only plans that cannot be on that front. LH_EINVAL:
- * the objective is cost, and the job has no prices. */
+/* Initialises a search's objective callbacks for the cheapest plan or a Pareto
+ * front; use them by s->objective = &out->objective. With `front` (may be
+ * NULL), bounds prune only plans that cannot be on that front. LH_EINVAL: the
+ * objective is cost, and the job has no prices. */
 lh_status lhi_cost_objective_init(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_pareto_front *front,

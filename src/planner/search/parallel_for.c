@@ -73,8 +73,8 @@ typedef struct parallel_job {
     lhi_pareto_front *fronts; /* per part; NULL: not required */
 } parallel_job;
 
-/* Initialises a worker's copy of the search: counts of layouts are 0, there is
- * no failure, and results go to the worker's own arena. */
+/* Initialises a worker's search copy: counts of layouts are 0, there is no
+ * failure, and results go to the worker's own arena. */
 static void reset_thread(parallel_job *j, worker *w, uint32_t thread)
 {
     w->own = j->like;
@@ -139,8 +139,8 @@ static void report_progress(void *context, uint32_t n_done)
         atomic_store(j->s->stop, true);
 }
 
-/* Adds the layout counts of `n` workers to the search. Returns the status and
- * error of the first failed part. */
+/* Adds `n` workers' layout counts to the search. Returns the status and error
+ * of the first failed part. */
 static lh_status merge_counts(parallel_job *j, uint32_t n, lh_error *err)
 {
     const worker *first = NULL, *refused = NULL;
@@ -168,7 +168,7 @@ static lh_status merge_counts(parallel_job *j, uint32_t n, lh_error *err)
 }
 
 /* Adds the plan candidates of the parts' Pareto fronts to the search's front,
- * in the order of the parts. */
+ * in the parts' order. */
 static lh_status merge_fronts(parallel_job *j, lh_error *err)
 {
     for (uint32_t i = 0; j->fronts && i < j->n; i++)
@@ -193,7 +193,7 @@ static void run_chunks(parallel_job *j)
 }
 
 /* Runs all parts in parallel, then merges counts, errors and Pareto fronts in
- * the order of the parts. */
+ * the parts' order. */
 static lh_status run_parts(parallel_job *j, lh_error *err)
 {
     lhi_layout_search *s = j->s;

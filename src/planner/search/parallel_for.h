@@ -21,11 +21,11 @@ void lhi_workers_free(lhi_workers *workers);
 /* Returns the largest thread count; thread numbers (`thread`) are below it. */
 uint32_t lhi_workers_count(const lhi_workers *workers); /* NULL: 1 */
 
-/* Runs part i. `own` is this thread's copy of the search: `mem` is its own, its
- * counts are added to the search's afterwards, and its front's choices go to
- * the search's front. Candidates are shared: a part changes only its own ones
- * and adds none. Other results go to an entry for part i in `context`. `thread`
- * is the thread, for per-thread data. */
+/* Runs part i. `own` is this thread's search copy: `mem` is its own, its counts
+ * are added to the search's afterwards, and its front's choices go to the
+ * search's front. Candidates are shared: a part changes only its own ones and
+ * adds none. Other results go to an entry for part i in `context`. `thread` is
+ * the thread, for per-thread data. */
 typedef lh_status lhi_search_task(void *context, lhi_layout_search *own,
                                   uint32_t thread, uint32_t i, lh_error *err);
 

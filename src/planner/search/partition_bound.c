@@ -46,7 +46,7 @@ typedef struct share {
 /* A chunk on its device. */
 typedef struct load {
     sums has;
-    double stay; /* from the start of F to the end of D, without waiting */
+    double stay; /* from F's start to D's end, without waiting */
 } load;
 
 /* Checks whether devices have two chunks in Wave placement. */
@@ -93,7 +93,7 @@ static void add_end(sums *to, const lhi_bound_pass *p,
     to->state += (double)h->state;
 }
 
-/* Returns the sum of two sets of pass times and memory, part by part. */
+/* Adds two sets of pass times and memory, part by part. */
 static sums add_sums(const sums *a, const sums *b)
 {
     return (sums){a->f + b->f,
@@ -249,10 +249,10 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads,
     return fmin(most, best);
 }
 
-/* Checks that the `work` of a device fits into the makespan given the memory of
- * its chunks, loads[0..n_loads-1]: limits before the first D, after the last F
- * and after the last D, and the activation residency. `reduce`: time of the
- * final reduction. */
+/* Checks that the `work` of a device fits into the makespan given its chunks'
+ * memory, loads[0..n_loads-1]: limits before the first D, after the last F and
+ * after the last D, and the activation residency. `reduce`: time of the final
+ * reduction. */
 static bool check_memory_limits(const partition_search *s, const share *h,
                                 const pass_times *m, const load *loads,
                                 uint32_t n_loads, double work, double reduce)
@@ -319,7 +319,7 @@ static bool does_fit(partition_search *s, const share *h, bool *too_long)
 
 /* --- all devices ---------------------------------------------------------- */
 
-/* Ranges of layers for the first and second chunks of a device. */
+/* Layer ranges for a device's first and second chunks. */
 typedef struct range {
     uint32_t first_least, first_most;
     uint32_t second_least, second_most; /* over all that leave enough */
@@ -443,8 +443,8 @@ static bool is_possible(partition_search *s, double ns)
     return false;
 }
 
-/* Computes the sums of times and memory over the first n layers on site `s` (a
- * datacenter or set of them), for each n. */
+/* Sums times and memory over the first n layers on site `s` (one or more
+ * datacenters), for each n. */
 static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
                                 const lhi_bound_site *s)
 {
@@ -457,7 +457,7 @@ static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
 }
 
 /* Returns a site with the least F, D and W time of each model part over all
- * sites (datacenters or sets of them); memory is not set. */
+ * sites (one or more datacenters each); memory is not set. */
 static lhi_bound_site make_least_site(const lhi_bound_case *c)
 {
     lhi_bound_site least = *lhi_bound_site_of_stage(c, 0);
@@ -500,8 +500,8 @@ static void compute_paths(partition_search *s)
     s->w = s->of[0][c->least_layers].w + (double)lhi_bound_first_reduce_ns(c);
 }
 
-/* Allocates the state of the partition bound in `mem` and computes its prefix
- * sums and path times. False: no memory. */
+/* Allocates the partition bound's state in `mem` and computes its prefix sums
+ * and path times. False: no memory. */
 static bool make_splitter(partition_search *s, lhi_arena *mem)
 {
     const lhi_bound_case *c = s->c;

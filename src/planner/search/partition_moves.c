@@ -14,7 +14,7 @@ enum {
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
     PASSES_OF_OTHERS = 30000,   /* for the others; or, if more, */
     TIMED_OF_OTHERS = 10,       /* this many partitions */
-    PASSES = 3000000,           /* for all of these */
+    PASSES = 3000000,           /* for all these */
     MOST_KINDS = 64,
     MAX_DISTANCE = 2, /* a neighbour's differing dimensions */
     PASSES_OF_NEAR = 2000000,
@@ -54,7 +54,7 @@ typedef struct partition_mover {
     int n_kinds;
 } partition_mover;
 
-/* Checks whether the caller asks to stop, or the time limit of the search is
+/* Checks whether the caller asks to stop, or the search's time limit is
  * reached. */
 static bool is_over(const partition_mover *m)
 {
@@ -239,16 +239,16 @@ static lhi_candidate *find_next_promising(const partition_mover *m,
     return best;
 }
 
-/* Lowers the best objective value of the search to that of a feasible
- * candidate, if it is lower. */
+/* Lowers the best objective value of the search to a feasible candidate's, if
+ * it is lower. */
 static void record_best(partition_mover *m, const lhi_candidate *c)
 {
     if (lhi_candidate_is_feasible(c) && get_value(m, c) < m->s->best_value)
         m->s->best_value = get_value(m, c);
 }
 
-/* Improves the layer partitions of the fastest candidates: by steepest descent,
- * then from other starting partitions too. */
+/* Improves the fastest candidates' layer partitions: by steepest descent, then
+ * from other starting partitions too. */
 static lh_status move_fastest(partition_mover *m, lh_error *err)
 {
     lhi_candidate *c, *fastest[MAX_FASTEST];
@@ -491,7 +491,7 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
 
 /* --- slow methods --------------------------------------------------------- */
 
-/* Checks whether the caller stops the search. Callback of the layer-partition
+/* Checks whether the caller stops the search. Callback for the layer-partition
  * search. */
 static bool is_asked(void *context)
 {

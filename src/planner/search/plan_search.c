@@ -28,7 +28,7 @@ enum {
 /* --- elastic plans -------------------------------------------------------- */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
- * never before it has a plan. `works`: there is one. Callback of the elastic
+ * never before it has a plan. `works`: there is one. Callback for the elastic
  * search. */
 static bool is_stopped(void *context, bool works)
 {
@@ -150,9 +150,9 @@ static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
         goal->best_usd = best->choice.cost->usd;
 }
 
-/* Runs all steps of the search with the options of `like`, a search not yet
- * started: branch and bound, moved layers, local search and elastic plans.
- * Fills `plan`. */
+/* Runs all search steps with the options in `like`, a search not yet started:
+ * branch and bound, moved layers, local search and elastic plans. Fills
+ * `plan`. */
 static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
                             lh_error *err)
 {
@@ -192,9 +192,9 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
-/* Optimises the schedules of the plan and its alternatives with the solver,
- * within the search's remaining seconds. `heads`: best plans by dimension
- * value; `tried`: cache of schedule results. */
+/* Optimises the plan's and its alternatives' schedules with the solver, within
+ * the search's remaining seconds. `heads`: best plans by dimension value;
+ * `tried`: cache of schedule results. */
 static lh_status refine_schedules(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_best_per_value *heads,
@@ -416,7 +416,7 @@ static lh_status simulate_other(const lhi_layout_search *s,
     return lhi_pricing_set_choice(s->job, s->mem, choice, err);
 }
 
-/* Lists `row` as the first of the plan's methods, in place of the row with the
+/* Lists `row` as the first of the plan's methods, replacing the row with the
  * same schedule method and chunk placement. Elastic plans replace none: their
  * ablations have the same method. */
 static lh_status list_first(lhi_arena *mem, const lh_choice *row, lh_plan *plan,
@@ -438,8 +438,9 @@ static lh_status list_first(lhi_arena *mem, const lh_choice *row, lh_plan *plan,
     return LH_OK;
 }
 
-/* Replaces the best layout of *found by that of `other`, a plan of the same job
- * with less memory, if that is better. *found then owns other's schedule. */
+/* Replaces *found's best layout by `other`'s, a plan of the same job with less
+ * memory, if that is better. *found then owns other's
+ * schedule. */
 static lh_status adopt_schedule(const lhi_layout_search *s, lh_plan *other,
                                 lh_plan *found, lh_error *err)
 {

@@ -43,7 +43,7 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
  * why, in `mem`. NULL: no memory. */
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
-/* Formats the reasons of a plan's alternatives anew, after another plan
+/* Formats the reasons for a plan's alternatives anew, after another plan
  * candidate has become the best. LH_ENOMEM: out of memory. */
 lh_status lhi_plan_renew_reasons(const lh_plan_options *options, lhi_arena *mem,
                                  lh_plan *plan, lh_choice *alternatives,
@@ -54,7 +54,7 @@ enum { LHI_OPTIMALITY_TEXT = 240 };
 
 /* Formats how good plan->best is among all layouts: "the fastest of 9 layouts
  * ..." if no layout is unexplored and no bound allows a faster plan; else the
- * gap to the lower bound and the number of unexplored layouts. */
+ * gap to the lower bound and the unexplored layout count. */
 void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
                                 size_t size);

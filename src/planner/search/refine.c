@@ -243,8 +243,8 @@ static const char *format_percent_behind(lhi_refinement *r, const lh_choice *c)
     return lhi_arena_strdup(r->mem, text);
 }
 
-/* Moves method `method`'s row to the front of the plan's list of methods, which
- * is sorted by time. */
+/* Moves method `method`'s row to the front of the plan's method list, which is
+ * sorted by time. */
 static void move_first(const lh_plan *p, const char *method)
 {
     lh_choice *list = (lh_choice *)p->methods; /* of list_methods() */

@@ -21,9 +21,9 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
 lh_status lhi_choice_measure(const lh_pipeline *p, const lh_schedule *schedule,
                              lh_choice *c, lh_error *err);
 
-/* Repeats the solver's search for the schedule of an alternative on `pipeline`,
- * with the work limit for alternatives and without progress callbacks; *out is
- * NULL if it finds none. */
+/* Repeats the solver's search for an alternative's schedule on `pipeline`, with
+ * the work limit for alternatives and without progress callbacks; *out is NULL
+ * if it finds none. */
 lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
                                       const lh_pipeline *pipeline,
                                       lh_schedule **out, lh_error *err);

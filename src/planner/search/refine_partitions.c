@@ -9,7 +9,7 @@
  * The search ends when the plan is within its bound's tolerance, or when
  * the work is spent. It starts with a part of the plan's work. Each time that
  * is spent, as much again is added if it improved the plan by the tolerance, up
- * to all of the plan's work: a plan is not left while doubling the work pays.
+ * to all the plan's work: a plan is not left while doubling the work pays.
  */
 #include "planner/search/refine_partitions_internal.h"
 
@@ -31,14 +31,14 @@ enum {
     SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
     LEVELS = 3,          /* effort levels for one partition's neighbours */
     GROWTH = 3,          /* effort of a level relative to the previous one, */
-    FEWER = 3,           /* and the divisor of the number of its solves */
+    FEWER = 3,           /* and the divisor for its solve count */
     MAX_BASES = 8,       /* partitions whose neighbours are tried */
     MAX_CLIMBED = 4,     /* alternatives climbed first, each with */
     CLIMB_DIVISOR = 6,   /* 1/CLIMB_DIVISOR of the first work */
     RESTART_DIVISOR = 5, /* restarts: 1/RESTART_DIVISOR of the work left */
     MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
     MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
-    SLOTS = 1 << 15,        /* of the table of visited partitions */
+    SLOTS = 1 << 15,        /* of the visited-partition table */
     EVALUATION_DIVISOR = 3, /* under every method: 1/EVALUATION_DIVISOR of it */
     MAX_NEAREST = 48,       /* at least as many of them one move away */
     FEW_CHUNKS = 12,        /* with more, only single layers move */
@@ -414,8 +414,8 @@ static lh_status solve_contenders(lhi_partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
-/* Prepares the search over the layer partitions of the layout of `from`.
- * *layers: that layout's own partition; NULL if it has no others. */
+/* Prepares the search over layer partitions for `from`'s layout. *layers: that
+ * layout's own partition; NULL if it has no others. */
 static lh_status begin_partitions(lhi_partition_refinement *m,
                                   const lh_choice *from, uint32_t **layers,
                                   lh_error *err)
@@ -536,7 +536,7 @@ static lh_status climb_alternative(lhi_partition_refinement *m, uint32_t i,
 }
 
 /* Improves the layer partitions of the plan's closest alternatives with other
- * chunks under one method each, in addition to the work of the other steps. The
+ * chunks under one method each, in addition to the other steps' work. The
  * searches before climb from fewer starts, and one partition may be ahead of
  * another layout's by chance. `effort`: the solver's work limit for a new plan;
  * why[0..room-1]: the bound's text. */

@@ -17,10 +17,10 @@
 
 enum {
     LHI_MAX_SOLVED = 24, /* partitions for the solver at once */
-    LHI_SLOW_FACTOR = 60 /* work of a slow method, or all, of the estimate */
+    LHI_SLOW_FACTOR = 60 /* a slow method's work, or all, of the estimate */
 };
 
-/* A neighbouring partition, and its place in the order of evaluation. */
+/* A neighbouring partition, and its place in evaluation order. */
 typedef struct lhi_partition_neighbour {
     uint32_t *layers;
     int64_t bound_ns;
@@ -68,8 +68,8 @@ bool lhi_partition_refinement_is_done(const lhi_partition_refinement *m);
  * within its bound's tolerance. */
 bool lhi_partition_refinement_is_over(const lhi_partition_refinement *m);
 
-/* Improves a layer partition of the base by iterated local search under one
- * method: climbs from random changes of the best partition, with work
+/* Improves the base's layer partition by iterated local search under one
+ * method: climbs from random changes to the best partition, with work
  * `most`. The result replaces `layers`. `from`: plan candidate with the
  * base's layout. */
 lh_status lhi_partition_refinement_climb(lhi_partition_refinement *m,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterated local search over the layer partitions of one layout under one
- * method, and the limits of the search over partitions. */
+/* Iterated local search over one layout's layer partitions under one method,
+ * and the limits of the search over partitions. */
 #include "planner/search/refine_partitions_internal.h"
 
 #include "base/random.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    FAST_DIVISOR = 4,  /* work of a fast method: a part of the estimate */
+    FAST_DIVISOR = 4,  /* a fast method's work: a part of the estimate */
     SLOW_PASSES = 250, /* with more, partitions are not climbed by a slow one */
     MAX_VAIN = 40,     /* restarts without improvement */
     MAX_CHANGES = 6    /* layers moved for a restart, at most one more */

@@ -19,9 +19,9 @@ typedef struct least_values {
 } least_values;
 
 /* Computes the least times and memory of `part` (a layer kind, the embedding or
- * the head) over all sites (sets of datacenters). With separate D and W, D
- * starts by allocating the input of W, which W frees, in shares if W is split.
- * A combined B keeps the activation until its end. */
+ * the head) over all sites (datacenter sets). With separate D and W, D starts
+ * by allocating the input of W, which W frees, in shares if W is split. A
+ * combined B keeps the activation until its end. */
 static void find_least(const lhi_bound_case *c, uint32_t part,
                        least_values *out)
 {
@@ -58,8 +58,8 @@ static void find_least(const lhi_bound_case *c, uint32_t part,
     out->state += (double)held.state * c->n_of_part[part];
 }
 
-/* Returns the least times and memory of every layer kind, of the embedding and
- * of the head over all sites (datacenters or sets of them), each value
+/* Returns the least times and memory for every layer kind, the embedding and
+ * the head over all sites (one or more datacenters each), each value
  * separately. */
 static least_values compute_least_values(const lhi_bound_case *c)
 {
@@ -90,9 +90,9 @@ static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
     return (double)(c->forward_hops[k] + c->backward_hops[k]);
 }
 
-/* Returns the least number of pairs of layers that are in the same chunk, over
- * all partitions of `layers` layers into `chunks` chunks: even partitions have
- * the fewest. */
+/* Returns the least number of layer pairs that are in the same chunk, over all
+ * partitions of `layers` layers into `chunks` chunks: even partitions have the
+ * fewest. */
 static double count_least_pairs(double layers, double chunks)
 {
     double each = floor(layers / chunks), more = layers - each * chunks;

@@ -552,7 +552,7 @@ static bool is_elastic_alone(const lhi_layout_search *s)
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
-/* Makes the best elastic plan the plan in place of the best other layout, with
+/* Makes the best elastic plan the plan rather than the best other layout, with
  * a text that compares both. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
@@ -648,8 +648,8 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
     plan->n_simulated++;
 }
 
-/* Lists how many layouts each kind of bound pruned; layouts pruned by the bound
- * of their own pipeline come last. */
+/* Lists how many layouts each bound kind pruned; layouts pruned by their own
+ * pipeline's bound come last. */
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {

@@ -2,8 +2,8 @@
 /* Choice under jitter. Every schedule gets the same samples, and is abandoned
  * once the remaining samples cannot make it the best. A lower bound of a
  * layout's pipeline in one sample bounds every schedule in that sample. The
- * same test on bounds therefore abandons whole layouts; none of them could have
- * won on these samples. */
+ * same test on bounds therefore abandons whole layouts; none could have won on
+ * these samples. */
 #include "planner/search/robust.h"
 
 #include "base/format_units.h"
@@ -435,8 +435,8 @@ static void replace_plan(robust *r, drawn *d, lh_choice *slot)
     r->moved = true;
 }
 
-/* Stores the result of layout `d`'s best schedule under jitter in its entry
- * *slot of the alternatives. */
+/* Stores the result of layout `d`'s best schedule under jitter in its
+ * alternatives entry *slot. */
 static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 {
     const lh_choice *best = NULL;
@@ -526,7 +526,7 @@ typedef struct wide_objective {
     int64_t limit_ns;
 } wide_objective;
 
-/* Returns the lower bound on the time in `floor`. Objective callback of the
+/* Returns the lower bound on the time in `floor`. Objective callback for the
  * wider layout search, which searches again for layouts that are slower without
  * jitter. */
 static int64_t get_wide_bound(void *context, lhi_level level,
@@ -538,7 +538,7 @@ static int64_t get_wide_bound(void *context, lhi_level level,
 }
 
 /* Checks whether `bound` is at or above the best time under jitter, so that no
- * layout below this node is useful. Objective callback of the wider layout
+ * layout below this node is useful. Objective callback for the wider layout
  * search. */
 static bool is_wide_useless(void *context, int64_t bound, lhi_level level,
                             const lhi_config *config,
@@ -549,7 +549,7 @@ static bool is_wide_useless(void *context, int64_t bound, lhi_level level,
     return bound >= w->limit_ns;
 }
 
-/* Does nothing. Objective callback of the wider layout search. */
+/* Does nothing. Objective callback for the wider layout search. */
 static lh_status ignore_wide_candidate(void *context, const lhi_candidate *c,
                                        lh_error *err)
 {
@@ -557,7 +557,7 @@ static lh_status ignore_wide_candidate(void *context, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* Returns a candidate's iteration time. Objective callback of the wider layout
+/* Returns a candidate's iteration time. Objective callback for the wider layout
  * search. */
 static int64_t get_wide_value(void *context, const lhi_candidate *c)
 {
@@ -665,15 +665,14 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
     }
 }
 
-/* Returns the difference of `x` from `y` in per cent of `y`, rounded to one
- * decimal. */
+/* Returns by how many per cent `x` differs from `y`, rounded to one decimal. */
 static double compute_percent(double x, double y)
 {
     return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
-/* Sets the text of each alternative with jitter samples: its difference from
- * the plan in per cent, without and with jitter. */
+/* Sets each alternative's text with jitter samples: its difference from the
+ * plan in per cent, without and with jitter. */
 static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
                                  lh_error *err)
 {

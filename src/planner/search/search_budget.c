@@ -140,7 +140,7 @@ uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters)
                                         : 8 * (1 + (uint64_t)n_datacenters);
 }
 
-/* Returns the total number of chunks of a configuration: pipeline degree times
+/* Returns the total chunk count of a configuration: pipeline degree times
  * chunks per device. */
 static uint64_t count_chunks(const lhi_config *config)
 {

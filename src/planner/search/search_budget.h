@@ -7,15 +7,15 @@
 
 #include "planner/layout/space.h"
 
-/* Share of a plan's time limit that is used when a part of the search ends:
- * layouts, moved layers, elastic plans; the rest is for optimal schedules.
- * Quick plans only search layouts. */
+/* Share of a plan's time limit that is used when a search part ends: layouts,
+ * moved layers, elastic plans; the rest is for optimal schedules. Quick plans
+ * only search layouts. */
 #define LHI_SHARE_OF_LAYOUTS 0.6
 #define LHI_SHARE_WITH_LAYERS 0.8
 #define LHI_SHARE_WITH_ELASTIC 0.9
 
-/* Minimum work. With less, a search over layouts hardly passes the upper levels
- * of its tree, and its results are worse than those of searches with a fixed
+/* Minimum work. With less, a search over layouts hardly passes its tree's upper
+ * levels, and its results are worse than those of searches with a fixed
  * dimension. Effort below a thirtieth of the default therefore does not reduce
  * it. A search with that effort has this much for local search, which finds
  * most results at low effort. */
@@ -36,8 +36,8 @@ double lhi_read_processor_seconds(void);
  * LHI_MIN_SEARCH_WORK. */
 uint64_t lhi_compute_layout_work(const lh_plan_options *options);
 
-/* Returns the options' limits of work and time; a quick plan gets a part of
- * them, and so does each of `sharing` searches (0: one). */
+/* Returns the options' work and time limits; a quick plan gets a part of them,
+ * and so does each of `sharing` searches (0: one). */
 lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
                                                  uint32_t sharing);
 
@@ -75,9 +75,9 @@ typedef struct lhi_deadline {
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
                                           double until_s, lhi_deadline *out);
 
-/* Returns the estimated work of computing one lower bound on `level` (depth in
- * the search tree) of a job with n_datacenters datacenters, in work units
- * (about a microsecond). */
+/* Returns the estimated work for one lower bound on `level` (depth in the
+ * search tree) in a job with n_datacenters datacenters, in work units (about a
+ * microsecond). */
 uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
 /* Returns the estimated work of building a pipeline, in work units. */
 uint64_t lhi_estimate_pipeline_work(const lhi_config *config);

@@ -35,9 +35,8 @@ typedef struct time_list {
     uint32_t n, room;
 } time_list;
 
-/* Computes, for one set of degrees, the times of all passes for every
- * microbatch size in every datacenter, and how many pipeline ranks each
- * datacenter holds. */
+/* Computes, for one set of degrees, all passes' times for every microbatch size
+ * in every datacenter, and how many pipeline ranks each datacenter holds. */
 static lh_status fill_times(const time_list *t, lhi_unequal_times *it,
                             lh_error *err)
 {

@@ -16,8 +16,8 @@ enum {
  * exclude them. */
 bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options);
 
-/* Least times of all passes of one microbatch, without messages, with one set
- * of tensor, context and expert degrees. */
+/* One microbatch's least pass times, without messages, with one set of tensor,
+ * context and expert degrees. */
 typedef struct lhi_unequal_times {
     lhi_config group; /* degrees up to LHI_LEVEL_GROUP, any micro_batch */
     uint32_t ranks[LHI_UNEQUAL_MAX_SITES]; /* pipeline ranks that fit */
@@ -32,9 +32,9 @@ lh_status lhi_unequal_list_times(const lh_job *job, lhi_arena *mem,
                                  lhi_unequal_times **out, uint32_t *n,
                                  lh_error *err);
 
-/* Computes in *ns a lower bound on the iteration time of all plans with unequal
- * microbatches of at most LHI_UNEQUAL_MAX_MICRO_BATCH sequences: all passes on
- * all GPUs, each datacenter with its best size. */
+/* Computes in *ns a lower bound on the iteration time for all plans with
+ * unequal microbatches with at most LHI_UNEQUAL_MAX_MICRO_BATCH sequences: all
+ * passes on all GPUs, each datacenter with its best size. */
 lh_status lhi_unequal_compute_bound(const lh_job *job, int64_t *ns,
                                     lh_error *err);
 

@@ -136,8 +136,8 @@ void lhi_unexplored_fini(lhi_unexplored *unexplored)
     *unexplored = (lhi_unexplored){0};
 }
 
-/* Returns the hash-table entry with the bound of a dimension value, or the free
- * one where it would be stored; the table must have a free entry. */
+/* Returns the hash-table entry with a dimension value's bound, or the free one
+ * where it would be stored; the table must have a free entry. */
 static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
                                         uint32_t dimension, uint64_t value)
 {

@@ -58,7 +58,7 @@ lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
 
 /* Checks whether another value of the dimension makes another layout: the ZeRO
  * stage matters only for replicated state, sharding for replicas in several
- * datacenters. A job may fix any value of a dimension without effect. */
+ * datacenters. A job may fix any value for a dimension without effect. */
 bool lhi_dimension_has_effect(const lh_job *job, lhi_dimension dimension,
                               const lhi_config *config);
 

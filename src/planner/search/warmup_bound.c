@@ -38,7 +38,7 @@ static void compute_paths(const lhi_bound_case *c, int64_t *forth,
     }
 }
 
-/* Memory of one layer of a kind on a stage, in bytes. */
+/* Memory per layer of a kind on a stage, in bytes. */
 typedef struct layer_memory {
     double room;       /* for layers, without transient memory */
     double state;      /* the least */
@@ -240,7 +240,7 @@ static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
         double here = (ways[i].between - rest + ways[i].of_ends +
                        m->room * ways[i].passes) /
                       (all + ways[i].each + m->state * ways[i].passes);
-        /* instead of fmin(), which is a call */
+        /* rather than fmin(), which is a call */
         most = here < most ? here : most;
     }
     return most;
@@ -278,9 +278,8 @@ static time_outside compute_time_outside(const lhi_bound_case *c,
     return o;
 }
 
-/* Returns the memory limits of stage b->k for `kind` layers from the cache,
- * computed once per site (set of datacenters); NULL: memory is unknown or
- * unlimited. */
+/* Returns stage b->k's memory limits for `kind` layers from the cache, computed
+ * once per site (datacenter set); NULL: memory is unknown or unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
                                              const stages_before *b)
 {

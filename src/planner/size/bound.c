@@ -55,7 +55,7 @@ static double find_known_bound_s(const lhi_size_search *s,
     return bound;
 }
 
-/* Returns the number of GPUs of a size with nodes[i] nodes in datacenter i,
+/* Returns the GPU count of a size with nodes[i] nodes in datacenter i,
  * including each used datacenter's spare nodes. */
 static double count_gpus(const lhi_size_search *s, const uint32_t *nodes)
 {
@@ -80,8 +80,8 @@ static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
 }
 
 /* Sets the lower bound on the objective (GPUs or cost) of all sizes in box `x`,
- * from x->low to x->high nodes per datacenter. Returns false if none of them
- * can meet the requirements. */
+ * from x->low to x->high nodes per datacenter. Returns false if none can meet
+ * the requirements. */
 static bool bound_box(const bound_search *b, box *x)
 {
     const lhi_size_search *s = b->s;

@@ -286,7 +286,7 @@ static bool has_priced_links(const lh_job *job)
     return false;
 }
 
-/* Exchanges the fastest plan of a size with the first of its list. */
+/* Exchanges a size's fastest plan with the first of its list. */
 static void move_fastest_first(lhi_planned_size *size)
 {
     for (uint32_t i = 1; i < size->n_plans; i++)
@@ -297,8 +297,8 @@ static void move_fastest_first(lhi_planned_size *size)
         }
 }
 
-/* Plans the job of a size for one objective (fastest or cheapest), and appends
- * its `most` best plans to the size's list; none if no layout works. */
+/* Plans a size's job for one objective (fastest or cheapest), and appends its
+ * `most` best plans to the size's list; none if no layout works. */
 static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
                                 lh_plan_objective objective, uint32_t most,
                                 lhi_planned_size *size, lh_error *err)

@@ -21,7 +21,7 @@ double lh_checkpoint_interval_s(double checkpoint_s, double mtbf_s)
     if (!(checkpoint_s > 0 && mtbf_s > 0 && mtbf_s <= DBL_MAX))
         return 0;
     /* (1 - y) e^(y + c) = 1 for y = interval / MTBF and c = checkpoint / MTBF,
-     * where the derivative of the progress is 0; 0 < y < 1. */
+     * where the progress's derivative is 0; 0 < y < 1. */
     const double c = checkpoint_s / mtbf_s;
     double low = 0, high = 1;
     for (int i = 0; i < BISECTIONS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search over sizes: docs/theory/sizes.md.
  *
- * 1. If the ranges hold few sizes, all of them are planned.
+ * 1. If the ranges hold few sizes, all are planned.
  * 2. Otherwise doubling and bisection find the smallest size that meets the
  *    deadline, in proportion over all datacenters and in each datacenter alone:
  *    with more nodes no plan is lost, so that the time only decreases as long
@@ -42,7 +42,7 @@ static const double EFFICIENCY_MARGIN = 1.25;
 /* Compares sizes: by GPUs, then cost; or by cost, then GPUs. */
 typedef bool is_better_fn(const lh_size *a, const lh_size *b);
 
-/* Returns the number of GPUs of a size's predicted run, spares included. */
+/* Returns the GPU count of a size's predicted run, spares included. */
 static uint32_t count_gpus(const lh_size *size)
 {
     return size->gpus + size->spare_gpus;
@@ -400,7 +400,7 @@ static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
 }
 
 /* Improves the best planned size by local search over neighbouring sizes, with
- * steps that decrease from half of its nodes to 1. */
+ * steps that decrease from half its nodes to 1. */
 static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
                        lh_error *err)
 {

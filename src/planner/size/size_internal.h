@@ -33,7 +33,7 @@ typedef struct lhi_planned_size {
 
 /* State of a search. */
 typedef struct lhi_size_search {
-    const lh_job *job; /* with the prices of the options */
+    const lh_job *job; /* with the options' prices */
     lh_size_options options;
     lh_failures failures;
     lh_size_range ranges[LH_MAX_DATACENTERS];
@@ -69,13 +69,12 @@ bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
 /* Returns the longest iteration time, in seconds, with which the training run
  * meets the deadline; DBL_MAX without a deadline. */
 double lhi_size_longest_s(const lhi_size_search *s);
-/* Returns the highest efficiency of all planned sizes: the time of the
- * matrix products at peak rates, divided by the iteration time; 1 if none
- * is planned. */
+/* Returns the highest efficiency of all planned sizes: the matrix products'
+ * time at peak rates, divided by the iteration time; 1 if none is planned. */
 double lhi_size_best_efficiency(const lhi_size_search *s);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
- * at most nodes[i] nodes in datacenter i: the time of the matrix products at
- * the GPUs' peak rates. */
+ * at most nodes[i] nodes in datacenter i: the matrix products' time at the
+ * GPUs' peak rates. */
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
 
 /* Computes the result's lower bounds: no size (number of nodes per datacenter)
