@@ -292,7 +292,7 @@ static bool is_never_supported(const lh_comparison *x, uint32_t contender)
     return true;
 }
 
-/* Checks whether the method of a contender is supported on any of the compared
+/* Checks whether a contender's method is supported on any of the compared
  * pipelines at any sweep point. */
 static bool is_supported_elsewhere(const comparison_state *x,
                                    uint32_t contender)

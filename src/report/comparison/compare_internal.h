@@ -38,8 +38,8 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
  * microbatch, over all devices (and, with two directions, per direction). */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
 /* Returns sweep value `i` (latency or transfer time) in ns. A relative value is
- * a multiple of `forward_ns`, the forward time of a microbatch. -1 if `delays`
- * is NULL or has no value `i`. */
+ * a multiple of `forward_ns`, a microbatch's forward time. -1 if `delays` is
+ * NULL or has no value `i`. */
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
                              int64_t forward_ns);
 /* Builds a copy of the pipeline with latency latency_ns and transfer time

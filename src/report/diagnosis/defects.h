@@ -49,7 +49,7 @@ typedef struct lhi_defect_counts {
 } lhi_defect_counts;
 
 /* Adds `n` to a defect kind's count in a recording's defects. `format`
- * describes the first defect of each kind, which alone is stored; n = 0 does
+ * describes each kind's first defect, which alone is stored; n = 0 does
  * nothing. */
 void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
                     uint64_t n, const char *format, ...) LHI_PRINTF(4, 5);

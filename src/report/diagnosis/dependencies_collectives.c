@@ -7,9 +7,9 @@
 
 /* --- collective groups ---------------------------------------------------- */
 
-/* Puts the k-th operations of kind `op` of the workers from, from + stride, ...
- * below `to` into one group, for k = 0, 1, ..., so that they start together in
- * the replay. Skips workers without that kind. */
+/* Puts the k-th `op` operations of the workers from, from + stride, ... below
+ * `to` into one group, for k = 0, 1, ..., so that they start together in the
+ * replay. Skips workers without that kind. */
 static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
                        uint32_t to, uint32_t stride)
 {
@@ -179,8 +179,8 @@ static uint32_t overlap_scatters(lhi_dependency_search *w, uint32_t worker,
     return last;
 }
 
-/* Makes each of a worker's operations of kind `op` depend on the previous one,
- * and the first on operation `behind`; returns the last. */
+/* Makes each of a worker's `op` operations depend on the previous one, and the
+ * first on operation `behind`; returns the last. */
 static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker,
                            lhi_op_type op, uint32_t behind)
 {

@@ -46,7 +46,7 @@ const char *lhi_op_name(lhi_op_type op);
 /* Returns the operation kind with that name, or LHI_N_OPS. */
 lhi_op_type lhi_op_find(const char *text, size_t len);
 /* Checks whether the worker itself runs an operation kind, not the network.
- * Its typical time is the mean; that of a communication is the median. */
+ * Its typical time is the mean; a communication's is the median. */
 bool lhi_op_is_compute(lhi_op_type op);
 /* Checks whether an operation kind is a forward or backward pass. */
 bool lhi_op_is_pass(lhi_op_type op);

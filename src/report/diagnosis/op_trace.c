@@ -41,9 +41,9 @@ typedef struct conversion {
     lhi_rows *rows;
 } conversion;
 
-/* Adds one operation of kind `op` on a trace's device to the recording; the
- * device becomes the stage number, in a single replica. `order`: its index
- * among the device's operations of that kind. */
+/* Adds one `op` operation on a trace's device to the recording; the device
+ * becomes the stage number, in a single replica. `order`: its index among the
+ * device's operations of that kind. */
 static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
                          uint32_t order, uint32_t chunk, int32_t microbatch,
                          int64_t from_ns, int64_t to_ns, lh_error *err)

@@ -83,7 +83,7 @@ typedef struct lhi_rank_op {
 
 /* One of a rank's files: its part of the operations, and its activity. */
 typedef struct lhi_profiled_file {
-    char *name; /* owned; NULL: that of the rank */
+    char *name; /* owned; NULL: the rank's */
     size_t first_op, n_ops;
     lhi_activity activity;
 } lhi_profiled_file;

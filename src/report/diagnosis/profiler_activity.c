@@ -29,8 +29,8 @@ static int compare_changes(const void *a, const void *b)
     return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
-/* Appends the begin and the end of an activity of kind `kind` (compute,
- * communication, copy) to the list of n changes. */
+/* Appends the begin and the end of a `kind` activity (compute, communication,
+ * copy) to the list of n changes. */
 static void add_change(change *list, size_t *n, int kind, int64_t start_ns,
                        int64_t end_ns)
 {

@@ -75,8 +75,8 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Tightens the bounds of a clock offset: an event on `a` at from_ns, by its
- * own clock, is not later than an event on `b` at to_ns. */
+/* Tightens a clock offset's bounds: an event on `a` at from_ns, by its own
+ * clock, is not later than an event on `b` at to_ns. */
 static void add_order(clocks *c, const lhi_profiled_rank *a, int64_t from_ns,
                       const lhi_profiled_rank *b, int64_t to_ns)
 {

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Known range names. torch/distributed/pipelining/schedules.py of PyTorch 2.15
- * emits "PP:" and the action in the letters of its schedules; ScheduleGPipe and
- * its relatives emit "Forward 0". torch/profiler/profiler.py names the step,
+ * emits "PP:" and the action in its schedules' letters; ScheduleGPipe and its
+ * relatives emit "Forward 0". torch/profiler/profiler.py names the step,
  * torch/optim/optimizer.py the optimizer; the process groups' sources name the
  * library and the operation. */
 static const struct {

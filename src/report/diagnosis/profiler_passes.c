@@ -7,7 +7,7 @@
  *    another operator came between and the sequence numbers rise, or where a
  *    message came between.
  * 2. A forward pass is the run of operators, between messages and backward
- *    passes, with the sequence numbers of a backward pass. Forward passes are
+ *    passes, with a backward pass's sequence numbers. Forward passes are
  *    numbered in their order; the backward pass has its forward pass's number.
  * 3. Between two passes, sends belong to the pass before, receives to the pass
  *    after. This also holds for passes with ranges, if messages have none. */
@@ -219,8 +219,8 @@ static void time_backward_pass(const step_passes *s,
 }
 
 /* Adds the forward pass of each backward pass, and numbers the microbatches in
- * the order of the forward passes. Backward passes without a forward pass in
- * the step are omitted. */
+ * the forward passes' order. Backward passes without a forward pass in the step
+ * are omitted. */
 static lh_status add_forward_passes(step_passes *s, lh_error *err)
 {
     size_t n_back = s->n, kept = 0;
@@ -253,8 +253,8 @@ static lh_status add_forward_passes(step_passes *s, lh_error *err)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Appends a named range of kind `kind` (a pass or message) to the file's
- * ranges, with the chunk and microbatch of derived pass `p`. */
+/* Appends a named `kind` range (a pass or message) to the file's ranges, with
+ * the chunk and microbatch of derived pass `p`. */
 static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
                            int64_t start_ns, int64_t end_ns, lh_error *err)
 {

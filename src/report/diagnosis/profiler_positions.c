@@ -4,7 +4,7 @@
  * rank's index in the process group that is its pipeline. */
 #include "report/diagnosis/profiler_internal.h"
 
-/* Checks whether a rank has an operation of kind `op`. */
+/* Checks whether a rank has an `op` operation. */
 static bool has_operation(const lhi_profiled_rank *r, uint8_t op)
 {
     for (size_t i = 0; i < r->n_ops; i++)

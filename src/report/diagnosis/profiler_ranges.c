@@ -151,7 +151,7 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Appends an operation of kind `op` to rank `into`: its time is range `r`'s GPU
+/* Appends an `op` operation to rank `into`: its time is range `r`'s GPU
  * interval or, without kernels, the range itself; chunk, microbatch and step
  * are those of range `numbers`. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,

@@ -89,8 +89,8 @@ static lh_status add_file(lhi_profiled_rank *rank, lhi_profiled_file file,
     return status;
 }
 
-/* Returns the time span of a trace file in ns: from the first start to the last
- * end of its n operations or, if n is 0, of its GPU and CPU activity. */
+/* Returns a trace file's time span in ns: from the first start to the last end
+ * of its n operations or, if n is 0, of its GPU and CPU activity. */
 static void find_span(const lhi_rank_op *ops, size_t n,
                       const lhi_activity *activity, int64_t *from_ns,
                       int64_t *to_ns)
@@ -127,7 +127,7 @@ static bool is_same_file(const lhi_profiled_rank *rank,
 }
 
 /* Checks whether two trace files of a rank, `file` and the new `more`, cover
- * the same time: their spans overlap by at least half of the shorter one. */
+ * the same time: their spans overlap by at least half the shorter one. */
 static bool is_same_time(const lhi_profiled_rank *rank,
                          const lhi_profiled_file *file,
                          const lhi_profiled_rank *more)

@@ -19,8 +19,8 @@ typedef struct lhi_activity {
     int64_t idle_ns;    /* none of the three */
 } lhi_activity;
 
-/* Adds the activity times and the number of steps of `from`, another file of
- * the same rank, to *to. */
+/* Adds the activity times and the step count of `from`, another file of the
+ * same rank, to *to. */
 void lhi_activity_add(lhi_activity *to, const lhi_activity *from);
 
 /* A rank's activity with its origin. */

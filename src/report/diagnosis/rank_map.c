@@ -232,7 +232,7 @@ const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
                                        .check = check_map};
 
 /* Reads a parsed rank map document (format ranks/1) into `value`, an
- * lh_rank_map; a callback of lhi_schema. */
+ * lh_rank_map; a callback for lhi_schema. */
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
 {

@@ -91,7 +91,7 @@ static bool is_nsight(const char *text)
 
 /* Determines a file's format from its first bytes into *out: Nsight export,
  * longhaul trace (JSON with the key "longhaul"), profiler trace (other JSON) or
- * table; NO_KIND: none of them. */
+ * table; NO_KIND: none. */
 static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;

@@ -70,8 +70,8 @@ static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                       &source, err);
 }
 
-/* Adds recommendations to repair the costliest stragglers of each kind, and one
- * to repair all of them together. */
+/* Adds recommendations to repair each kind's costliest stragglers, and one to
+ * repair all together. */
 static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
                              lh_error *err)
 {

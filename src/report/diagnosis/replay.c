@@ -50,7 +50,7 @@ static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
 }
 
 /* Returns the time in ns that operation `i` in a group takes in the scenario
- * instead of its recorded time. */
+ * rather than its recorded time. */
 static int64_t get_replacement_time(const lhi_recorded_step *step,
                                     const lhi_scenario *s, uint32_t group,
                                     uint32_t i)

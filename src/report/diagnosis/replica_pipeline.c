@@ -18,8 +18,8 @@ typedef struct pass_sums {
     uint64_t n[LHI_OP_WEIGHT + 1];
 } pass_sums;
 
-/* Returns the mean duration in ns of passes of kind `op` in the sums; 0 if
- * there are none. */
+/* Returns the mean duration in ns of `op` passes in the sums; 0 if there are
+ * none. */
 static double get_mean(const pass_sums *sums, lhi_op_type op)
 {
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step times with idealised times in place of some recorded ones, and the
+/* Step times with idealised times replacing some recorded ones, and the
  * slowdowns derived from them: section 4 of the paper. */
 #include "report/diagnosis/diagnose_internal.h"
 

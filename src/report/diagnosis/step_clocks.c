@@ -106,7 +106,7 @@ lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
     if (!ahead || !sorted)
         return lhi_fail_nomem(err);
     /* Compares each worker with one already corrected: the previous stage, or
-     * for a first stage that of the first replica. */
+     * for a first stage the first replica's. */
     for (uint32_t w = 1; w < ops->n_workers; w++) {
         bool in_first = w < ops->n_stages;
         bool begins = w % ops->n_stages == 0;

@@ -24,8 +24,8 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
     }
 }
 
-/* Lists each worker's passes in order of start, and makes each of them wait for
- * the previous one in the replay. */
+/* Lists each worker's passes by start time, and makes each of them wait for the
+ * previous one in the replay. */
 static void find_passes(lhi_dependency_search *w)
 {
     uint32_t *at = w->passes;
@@ -80,7 +80,7 @@ static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
 }
 
 /* Allocates the arrays for a step's dependencies, all empty; each operation is
- * a group of its own. */
+ * its own group. */
 static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
 {
     uint32_t n = w->ops->n;

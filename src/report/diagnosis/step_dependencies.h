@@ -5,7 +5,7 @@
 
 #include "report/diagnosis/step_ops.h"
 
-/* Maximum number of dependencies of a row. */
+/* Maximum dependency count of a row. */
 enum { LHI_MAX_DEPENDENCIES = 4 };
 
 /* A step's row dependencies. */

@@ -173,7 +173,7 @@ static uint32_t count_stages(const lhi_row_list *list)
 }
 
 /* Checks whether the replica whose operations begin at index `from` ran passes
- * on all n_stages stages; *to: the end of its operations. */
+ * on all n_stages stages; *to: its operations' end. */
 static bool is_complete(const lhi_row_list *list, size_t from,
                         uint32_t n_stages, size_t *to)
 {

@@ -110,8 +110,8 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 /* --- timers --------------------------------------------------------------- */
 
 /* Adds `ms` milliseconds of a rank's timer to the rank's sums of kind `kind` in
- * the current block (the timers of one log interval). `lines`: position for
- * error messages. */
+ * the current block (one log interval's timers). `lines`: position for error
+ * messages. */
 static lh_status add_time(lhi_timer_log *log, const lhi_line_stream *lines,
                           uint32_t rank, timer_kind kind, double ms,
                           lh_error *err)
@@ -169,7 +169,7 @@ lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
 }
 
 /* Reads all blocks of timers of a log. *has_extremes: it has timers with
- * minimum and maximum instead of times per rank. */
+ * minimum and maximum rather than times per rank. */
 static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
                              bool *has_extremes, lh_error *err)
 {

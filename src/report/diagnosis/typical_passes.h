@@ -17,17 +17,17 @@ lh_status lhi_typical_passes_compute(const lh_recording *recording,
                                      lhi_arena *arena, lhi_typical_passes *out,
                                      lh_error *err);
 /* Returns the median over the other replicas of the worker's stage of their
- * mean times, in ns, for passes of kind `op`. */
+ * mean times, in ns, for `op` passes. */
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t worker,
                              lhi_op_type op);
-/* Returns the typical time in ns of passes of kind `op` on a stage: the median
- * over replicas of their mean times. */
+/* Returns the typical time in ns of `op` passes on a stage: the median over
+ * replicas of their mean times. */
 int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t stage,
                              lhi_op_type op);
 /* Returns the median over all stages but `stage` of the typical times, in ns,
- * of passes of kind `op`. */
+ * of `op` passes. */
 int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
                                     const lh_recording *recording,
                                     uint32_t stage, lhi_op_type op);

@@ -88,8 +88,8 @@ static json_t *make_slow_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of recommendations, with assumptions and predicted gain
- * of each. */
+/* Lists recommendations in JSON, with assumptions and predicted gain of
+ * each. */
 static json_t *make_remedies_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -112,8 +112,8 @@ static json_t *make_escaped_string(const char *text)
     return json_string(shown);
 }
 
-/* Builds the JSON list of the recording's defects: for each kind of defect the
- * occurrence count, and the description of the first one. */
+/* Lists the recording's defects in JSON: for each kind of defect the occurrence
+ * count, and the description of the first one. */
 static json_t *defects_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -140,8 +140,8 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of the ranks' activities: times per step and the ratio
- * to the other ranks. */
+/* Lists the ranks' activities in JSON: times per step and the ratio to the
+ * other ranks. */
 static json_t *ranks_json(const lh_diagnosis *d)
 {
     static const char *const sources[] = {

@@ -18,8 +18,8 @@ json_t *lhi_json_jitter(const lh_jitter_result *result);
 /* Builds a JSON list with peak memory per device; NULL on allocation failure.
  */
 json_t *lhi_json_peak_memory(const lh_timeline *timeline);
-/* Builds the JSON list of host memory per device: the part of its peak memory
- * `peaks` above the device's own limit, which is offloaded to the host. */
+/* Lists host memory per device in JSON: the part of its peak memory `peaks`
+ * above the device's own limit, which is offloaded to the host. */
 json_t *lhi_json_host_memory(const lh_pipeline *pipeline, const json_t *peaks);
 /* Builds the diagnosis as a JSON object, lh_diagnosis_format()'s output; NULL
  * on allocation failure. */

@@ -6,7 +6,7 @@
 
 #include <longhaul/experimental/json_output.h>
 
-/* Builds a JSON list of n integers: wide[0..n-1] or, if `wide` is NULL,
+/* Lists n integers in JSON: wide[0..n-1] or, if `wide` is NULL,
  * narrow[0..n-1]. */
 static json_t *build_integers(const int64_t *wide, const uint32_t *narrow,
                               uint32_t n)
@@ -47,7 +47,7 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
     return lhi_json_finish(object, ok);
 }
 
-/* Builds the JSON list of a run's outages. */
+/* Lists a run's outages in JSON. */
 static json_t *outages_json(const lh_topology *t, const lh_optical_run *run)
 {
     json_t *list = json_array();
@@ -158,7 +158,7 @@ lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,
         2, text, len, err);
 }
 
-/* Builds the JSON list of a path's node ids, as in the topology file. */
+/* Lists a path's node ids in JSON, as in the topology file. */
 static json_t *nodes_json(const lh_topology *t, const lhi_path *path)
 {
     json_t *list = json_array();
@@ -168,7 +168,7 @@ static json_t *nodes_json(const lh_topology *t, const lhi_path *path)
     return list;
 }
 
-/* Builds the JSON list of all candidate paths with their GSNR and rate. */
+/* Lists all candidate paths with their GSNR and rate in JSON. */
 static json_t *paths_json(const lh_scenario *s)
 {
     const lh_topology *t = s->topology;

@@ -38,9 +38,9 @@ static json_t *infeasible_json(const lh_scheduled *s)
         engines_json(s));
 }
 
-/* Adds the result of a search for the least memory limit to JSON object `j`:
- * the limit, its lower bound, and whether it is proven optimal; false on
- * allocation failure. */
+/* Adds a search's result for the least memory limit to JSON object `j`: the
+ * limit, its lower bound, and whether it is proven optimal; false on allocation
+ * failure. */
 static bool add_memory(json_t *j, const lh_memory_point *p)
 {
     const bool proven = p->limit_bound == p->limit;

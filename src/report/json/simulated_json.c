@@ -61,8 +61,8 @@ static json_t *bubble_json(const lh_simulated *s)
     return lhi_json_finish(map, ok);
 }
 
-/* Builds the JSON list of links: for each its messages, busy time, utilisation
- * (share of the makespan) and queueing time. */
+/* Lists links in JSON: for each its messages, busy time, utilisation (share of
+ * the makespan) and queueing time. */
 static json_t *links_json(const lh_simulated *s)
 {
     uint32_t n;

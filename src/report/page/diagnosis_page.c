@@ -93,8 +93,8 @@ static lh_status choose_all_replicas(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of passes in the displayed replicas' timelines, for the
- * step with the most. */
+/* Returns the pass count in the displayed replicas' timelines, for the step
+ * with the most. */
 static uint64_t count_passes(const page_state *p)
 {
     uint64_t most = 1;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of points of a chart, over all its series. */
+/* Maximum point count of a chart, over all its series. */
 enum { MAX_POINTS = 1 << 20 };
 
 lh_status lh_report_make(const char *title, lh_report **out, lh_error *err)

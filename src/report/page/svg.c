@@ -186,8 +186,8 @@ static int get_shade(const picture *p, uint32_t chunk)
 }
 
 /* Appends the fill colour of pass kind `kind` in hexadecimal: lighter or
- * darker by `shade` (0: unchanged; last: by 45 %), away from the colour of
- * its labels. */
+ * darker by `shade` (0: unchanged; last: by 45 %), away from its labels'
+ * colour. */
 static void add_fill(lhi_text *out, int kind, int shade)
 {
     const int to = has_light_label(kind) ? 0 : 255;
@@ -230,7 +230,7 @@ static double *make_shares(picture *p)
 }
 
 /* Adds the interval from start_ns to end_ns to used[column * kinds + kind], the
- * share of each pixel-wide column in which passes of kind `kind` run. */
+ * share of each pixel-wide column in which `kind` passes run. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -288,7 +288,7 @@ static bool has_too_many(const picture *p, uint32_t n)
 
 /* --- layout -------------------------------------------------------------- */
 
-/* Returns the row data of a link in the picture; LH_NONE: the row of messages
+/* Returns a link's row data in the picture; LH_NONE: the row of messages
  * without a link. */
 static link_row *find_link_row(const picture *p, uint32_t link)
 {
@@ -461,7 +461,7 @@ static void add_axis(picture *p)
     }
 }
 
-/* Draws the background rectangle of a row at `y` with its height, in px. */
+/* Draws a row's background rectangle at `y` with its height, in px. */
 static void add_track(picture *p, int32_t y, int32_t height)
 {
     lhi_text_printf(&p->out,

@@ -20,7 +20,7 @@ static lh_status check_texts(const char *const *texts, uint32_t n,
     return LH_OK;
 }
 
-/* Appends a JSON list of n strings. */
+/* Appends n strings as a JSON list. */
 static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
 {
     lhi_text_puts(out, "[");

@@ -83,8 +83,8 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
-/* Adds the time from start_ns to end_ns, in which a pass of kind `kind` runs,
- * to the sums of the current row's columns. */
+/* Adds the time from start_ns to end_ns, in which a `kind` pass runs, to the
+ * sums of the current row's columns. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {

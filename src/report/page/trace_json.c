@@ -112,8 +112,8 @@ static void add_devices(columns *c)
     lhi_text_puts(c->out, "]");
 }
 
-/* Returns the time in ns between the end of the previous run on the device and
- * run i. */
+/* Returns the time in ns between the previous run's end on the device and run
+ * i. */
 static int64_t get_gap(const lh_trace *t, uint32_t i)
 {
     const lh_trace_run *r = &t->runs[i];

@@ -26,7 +26,7 @@ static void add_escaped(lhi_text *text, const char *json)
     lhi_text_add(text, run, (size_t)(p - run));
 }
 
-/* Appends bytes to an lhi_text; callback of json_dump_callback(). */
+/* Appends bytes to an lhi_text; callback for json_dump_callback(). */
 static int add_to_text(const char *bytes, size_t len, void *text)
 {
     lhi_text_add(text, bytes, len);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of links of a trace. */
+/* Maximum link count of a trace. */
 enum { MAX_LINKS = 1 << 24 };
 
 /* The caller's trace with its memory. */
@@ -336,8 +336,8 @@ static int compare_items(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Copies the messages in order of ready time. (*places)[i]: the new index of
- * input message `i`, allocated in `mem`. */
+/* Copies the messages by ready time. (*places)[i]: the new index of input
+ * message `i`, allocated in `mem`. */
 static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
                                 sort_item *items, lh_trace_message *to,
                                 uint32_t **places, lh_error *err)
@@ -381,8 +381,8 @@ static lh_status order_runs(const checker *c, sort_item *items,
     return LH_OK;
 }
 
-/* Copies the collectives of `from` to to[] in the order of departure, then
- * device; `items` is scratch. */
+/* Copies the collectives of `from` to to[] by departure, then device; `items`
+ * is scratch. */
 static void order_collectives(const lh_trace *from, sort_item *items,
                               lh_trace_collective *to)
 {
@@ -394,8 +394,8 @@ static void order_collectives(const lh_trace *from, sort_item *items,
         to[i] = from->collectives[items[i].index];
 }
 
-/* Copies the copies to and from host memory of `from` to to[] in the order of
- * departure, then device; `items` is scratch. */
+/* Copies the copies to and from host memory of `from` to to[] by departure,
+ * then device; `items` is scratch. */
 static void order_copies(const lh_trace *from, sort_item *items,
                          lh_trace_offload *to)
 {

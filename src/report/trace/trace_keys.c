@@ -93,7 +93,7 @@ const lhi_schema lhi_trace_message_table = {
 static const char *const collectives[] = {"all-gather", "reduce-scatter", NULL};
 
 /* Fails if a collective's map has the key `buckets` (their number) but no key
- * `bucket` (its index); a callback of the trace's schema. */
+ * `bucket` (its index); a callback for the trace's schema. */
 static lh_status check_bucket(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

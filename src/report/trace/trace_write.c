@@ -141,7 +141,7 @@ static void add_sort_index(writer *w, const char *what, uint32_t pid,
 }
 
 /* Appends metadata events with the name of thread `tid` of process `pid` and
- * its display position: viewers show threads in the order of their numbers. */
+ * its display position: viewers show threads by number. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);

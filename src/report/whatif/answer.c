@@ -244,8 +244,8 @@ static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
     return NULL;
 }
 
-/* Appends the JSON list of the links between datacenters, with their latency
- * and transfer time in ns. */
+/* Appends the links between datacenters as a JSON list, with their latency and
+ * transfer time in ns. */
 static void add_site_links(const lh_pipeline *p, lhi_text *out)
 {
     const char *between = "";
@@ -264,7 +264,7 @@ static void add_site_links(const lh_pipeline *p, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-/* Appends the JSON list of scheduling methods with descriptions. Member
+/* Appends scheduling methods with descriptions as a JSON list. Member
  * "row": whether the table of schedules computes the method; false for slow
  * searches. */
 static void add_methods(lhi_text *out)
