@@ -316,7 +316,7 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 /* --- decisions ------------------------------------------------------------ */
 
 /* Evaluates all schedule candidates on the pipeline measured in `now`, and
- * stores the fastest one in a->candidate instead of the last search's. */
+ * stores the fastest one in a->candidate rather than the last search's. */
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
                                lh_error *err)
 {

@@ -70,8 +70,8 @@ typedef struct search {
 
 /* Prepares simulations of pipeline `p` with messages over data path `path`
  * (direct or delegated to helper threads): its own pipeline, options and
- * evaluator in *w. `links`: the delegated links of the mixed path. The caller
- * ends *w with free_path(), after a failure too. */
+ * evaluator in *w. `links`: the mixed path's delegated links. The caller ends
+ * *w with free_path(), after a failure too. */
 static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
                            lh_data_path path, const bool *links, path_state *w,
                            lh_error *err)
@@ -95,8 +95,8 @@ static void free_path(path_state *w)
     lh_pipeline_free(w->pipeline);
 }
 
-/* Adds data path `path` (direct or delegated messages; `links`: the delegated
- * links of the mixed path) to the search. Lowers the search's bound on the
+/* Adds data path `path` (direct or delegated messages; `links`: the mixed
+ * path's delegated links) to the search. Lowers the search's bound on the
  * iteration time to this path's if that is lower. */
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
                           lh_error *err)

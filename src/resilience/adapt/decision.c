@@ -44,8 +44,8 @@ static const char *format_time_text(int64_t ns, char *text)
     return text;
 }
 
-/* Returns the active event of the link in the opposite direction if it is as
- * slow as event `e`'s link; otherwise NULL. */
+/* Returns the link's active event in the opposite direction if it is as slow as
+ * event `e`'s link; otherwise NULL. */
 static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
                                                    const lh_adapt_input *now,
                                                    const lh_monitor_event *e)
@@ -151,10 +151,10 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                             : 0;
 }
 
-/* Returns the cost of a switch in ns: the switch itself, plus the iterations
- * after the slowdowns in which the candidate is slower than the running
- * schedule, until the run switches back. It can do so when the end is reported,
- * at least min_interval_steps after the switch. */
+/* Returns a switch's cost in ns: the switch itself, plus the iterations after
+ * the slowdowns in which the candidate is slower than the running schedule,
+ * until the run switches back. It can do so when the end is reported, at least
+ * min_interval_steps after the switch. */
 static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
     uint64_t lasts = a->decision.benefit_steps,

@@ -175,7 +175,7 @@ static lh_status simulate_version(const lhi_emulation_run *p,
 }
 
 /* Simulates step `step` and sets *out to its measurements, owned by the run.
- * Without jitter, simulates each state (set of active events) with each version
+ * Without jitter, simulates each state (active event set) with each version
  * (schedule, data path, hosts, layers) once. */
 static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
                                lhi_emulated_iteration **out, lh_error *err)

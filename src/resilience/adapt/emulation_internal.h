@@ -103,7 +103,7 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                                     lh_data_path path, const bool *links,
                                     uint32_t spot, lh_error *err);
 /* Appends an assignment of hosts and layers, which versions refer to by number:
- * `hosts` gives the host of each place, `numbers` each chunk's layers;
+ * `hosts` gives each place's host, `numbers` each chunk's layers;
  * NULL: the initial ones. Builds no pipelines yet. */
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,
@@ -112,8 +112,7 @@ lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
  * built for them. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
 /* Builds the pipeline of assignment number `i` (hosts and layers) under state
- * `state` (a set of active events), and its jitter samples, unless they exist.
- * */
+ * `state` (an active event set), and its jitter samples, unless they exist. */
 lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
                                          uint32_t state, lh_error *err);
 

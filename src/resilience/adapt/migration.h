@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether to migrate parts of a job in place of following the schedule
+/* Decides whether to migrate parts of a job rather than following the schedule
  * decision: hosts exchange places, or layers move to other chunks. Real runs
  * and simulated runs share it. */
 #ifndef LHI_RESILIENCE_ADAPT_MIGRATION_H

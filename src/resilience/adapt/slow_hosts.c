@@ -266,7 +266,7 @@ const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *s,
 }
 
 /* Formats a slow element (host, interface or link, with its factor) into `text`
- * of `room` bytes; returns its length. */
+ * (`room` bytes); returns its length. */
 static size_t format_element(const lhi_slow_hosts *s, const lhi_slow_element *e,
                              char *text, size_t room)
 {

@@ -42,8 +42,8 @@ void lhi_slow_hosts_exchange(lhi_slow_hosts *slow, const uint32_t *hosts);
 const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *slow,
                                               uint32_t *version);
 
-/* Writes the hosts, interfaces and links that are slow now into `text` of
- * `room` bytes, the first few by name; "": none. */
+/* Writes the hosts, interfaces and links that are slow now into `text` (`room`
+ * bytes), the first few by name; "": none. */
 void lhi_slow_hosts_describe(const lhi_slow_hosts *slow, char *text,
                              size_t room);
 

@@ -186,8 +186,8 @@ lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                   err);
 }
 
-/* Builds the pipeline in state number `state` (a set of active events), with
- * host hosts[i] at place i (a device of a replica). */
+/* Builds the pipeline in state number `state` (an active event set), with host
+ * hosts[i] at place i (a device of a replica). */
 static lh_status build_host_pipeline(const lh_event_timeline *c, uint32_t state,
                                      const uint32_t *hosts, lh_pipeline **out,
                                      lh_error *err)

@@ -32,7 +32,7 @@ static lh_status fail_event(const lh_events *events, const lh_event *e,
     return status;
 }
 
-/* Fails with LH_EINPUT if the event multiplies a time that is 0 on all of its
+/* Fails with LH_EINPUT if the event multiplies a time that is 0 on all its
  * links, which would have no effect. */
 static lh_status check_factors(const lh_link *links,
                                const lhi_event_effect *effect, lh_error *err)
@@ -526,8 +526,8 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
     return LH_OK;
 }
 
-/* Checks that in every state (set of active events) every pipeline time is
- * within the limits. */
+/* Checks that in every state (active event set) every pipeline time is within
+ * the limits. */
 static lh_status check_states(const lh_event_timeline *c,
                               const lh_events *events, lh_error *err)
 {

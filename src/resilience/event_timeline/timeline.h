@@ -75,8 +75,8 @@ lh_status lhi_event_timeline_check_simulated(const lh_event_timeline *timeline,
 lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
-/* Computes the slowdowns of hosts and host links in state number `state` (a set
- * of active events), for a timeline with a host placement, into *out, allocated
+/* Computes the slowdowns of hosts and host links in state number `state` (an
+ * active event set), for a timeline with a host placement, into *out, allocated
  * in `mem`. */
 lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             uint32_t state, lhi_arena *mem,
@@ -92,7 +92,7 @@ lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        int64_t *out_ns, lh_error *err);
 
 /* Counts the rails (parallel network connections of a rank) that fail in state
- * number `state` (a set of active events). */
+ * number `state` (an active event set). */
 uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state);
 

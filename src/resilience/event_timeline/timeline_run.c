@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Simulates an iteration in state number `state` (a set of active events); *ns
- * is its makespan in ns. */
+/* Simulates an iteration in state number `state` (an active event set); *ns is
+ * its makespan in ns. */
 static lh_status simulate_state(const lh_event_timeline *event_timeline,
                                 uint32_t state, const lh_schedule *schedule,
                                 const lh_sim_options *options, int64_t *ns,
@@ -24,8 +24,8 @@ static lh_status simulate_state(const lh_event_timeline *event_timeline,
     return status;
 }
 
-/* Adds the cost of a restart to *ns, a state's iteration time: multiplies it by
- * 1 + restart_steps (repeated steps), if a rail fails in the state and the run
+/* Adds a restart's cost to *ns, a state's iteration time: multiplies it by 1 +
+ * restart_steps (repeated steps), if a rail fails in the state and the run
  * restarts after failures. */
 static lh_status add_restarts(const lh_event_timeline *event_timeline,
                               uint32_t state, int64_t *ns, lh_error *err)

@@ -161,8 +161,8 @@ static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
         learn_scatter(g, r, off);
 }
 
-/* Adds a reading (mean of one iteration) to the window of the newest readings,
- * in which changes are searched. If the window is full, averages its oldest
+/* Adds a reading (mean of one iteration) to the newest readings' window, in
+ * which changes are searched. If the window is full, averages its oldest
  * reading into the level. */
 static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 {

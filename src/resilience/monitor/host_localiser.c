@@ -28,8 +28,8 @@ static const double max_work_deviations = 2.5;
 /* A monitored time. */
 typedef struct monitored_time {
     lhi_drift_detector detector;
-    /* Means of the work and the time, their covariance and the variance of the
-     * work, over n iterations without a slowdown. */
+    /* Means of the work and the time, their covariance and the work's variance,
+     * over n iterations without a slowdown. */
     double mean_work, normal_ns, covariance, variance, n;
     uint32_t n_normal; /* last times that are nearer to the normal level */
     bool is_measured, is_slow;

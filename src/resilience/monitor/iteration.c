@@ -209,9 +209,8 @@ static double get_clock_offset(const lh_monitor *m,
     return link->is_reversed ? -offset : offset;
 }
 
-/* Passes each link's message delays in `seen`, corrected by the offset of its
- * clocks, to the link's drift detector, and reports the changes found as
- * events. */
+/* Passes each link's message delays in `seen`, corrected by its clocks' offset,
+ * to the link's drift detector, and reports the changes found as events. */
 static void update_links(lh_monitor *m, const lh_observation *seen)
 {
     for (size_t i = 0; i < seen->n_messages; i++) {

@@ -22,8 +22,8 @@ const lh_monitor_event *lhi_monitor_events(const lh_monitor *monitor,
  * transfer time. */
 lh_link_estimate lhi_monitor_link(const lh_monitor *monitor, uint32_t link);
 
-/* Returns the current estimate of the duration in ns of a chunk's passes of
- * kind `kind` (F, D, W or B). */
+/* Returns the current estimate of the duration in ns of a chunk's `kind` passes
+ * (F, D, W or B). */
 lh_pass_estimate lhi_monitor_pass(const lh_monitor *monitor, uint32_t chunk,
                                   lh_pass_kind kind);
 

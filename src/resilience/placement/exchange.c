@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of hosts for the exhaustive search; initial slots of the hash
+/* Maximum host count for the exhaustive search; initial slots of the hash
  * table. */
 enum { MOST_HOSTS = 8, FIRST_SLOTS = 256 };
 

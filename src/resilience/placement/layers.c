@@ -85,7 +85,7 @@ void lh_layers_free(lh_layers *l)
 /* --- other partitions ----------------------------------------------------- */
 
 /* Returns the factor on a pass's time `ns` if its chunk has `now` layers
- * instead of `first`, each of which takes `layer` ns of it. */
+ * rather than `first`, each of which takes `layer` ns of it. */
 static double compute_time_ratio(int64_t ns, double layer, uint32_t first,
                                  uint32_t now)
 {

@@ -12,7 +12,7 @@
 
 #include <longhaul/experimental/layers.h>
 
-/* Maximum number of layers of a partition. */
+/* Maximum layer count of a partition. */
 enum { LHI_MOST_LAYERS = 1000000 };
 
 /* The initial layer partition with estimated times per layer. */
@@ -30,7 +30,7 @@ typedef struct lhi_layer_ratios {
 } lhi_layer_ratios;
 
 /* Returns the factors by which times and memory of chunk `c` change if it has
- * `now` layers instead of its initial number. */
+ * `now` layers rather than its initial number. */
 lhi_layer_ratios lhi_layers_ratios(const lh_layers *layers, uint32_t chunk,
                                    uint32_t now);
 

@@ -25,8 +25,7 @@ struct lh_host_placement {
     lhi_arena *mem;
     lh_pipeline *pipeline; /* with links for all messages */
     uint32_t n_replicas, n_devices, n_hosts;
-    bool hosts_are_equivalent; /* all hosts are equivalent; else those of a
-                                  device */
+    bool hosts_are_equivalent; /* all hosts are equivalent; else a device's */
     /* Of each link; 0 if links differ: then only the pipeline's links are
      * known. */
     int64_t latency_ns, transfer_ns;
@@ -88,9 +87,8 @@ size_t lhi_placement_view_bytes(const lh_host_placement *places);
  * allocation failure. */
 bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
                              lhi_placement_view *out);
-/* Computes the view of one replica with host hosts[i] at place i: for each
- * link, data-parallel ring and device the largest slowdown over all replicas.
- * */
+/* Computes one replica's view with host hosts[i] at place i: for each link,
+ * data-parallel ring and device the largest slowdown over all replicas. */
 void lhi_placement_view_fill(const lh_host_placement *places,
                              const lhi_host_slowdown_tables *slow,
                              const uint32_t *hosts, lhi_placement_view *view);
@@ -141,7 +139,7 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
                                         const lh_pipeline *measured,
                                         lh_host_placement **out, lh_error *err);
 
-/* Capacity for the reason of a host exchange, in bytes. */
+/* Capacity for a host exchange's reason, in bytes. */
 enum { LHI_EXCHANGE_REASON_SIZE = 700 };
 /* Writes why the hosts are exchanged into `why` (LHI_EXCHANGE_REASON_SIZE
  * bytes): slow links and hosts, and the moves. now_hosts[i]: host now at place

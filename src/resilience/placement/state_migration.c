@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State transfer from previous hosts of places to new ones. Each host sends one
- * transfer and receives one at a time, greedily in the order of places, which
- * gives a feasible time. If the direct link is slow, a third host relays the
- * state after it has received all of it (store and forward), if that is faster.
+ * transfer and receives one at a time, greedily by place, which gives a
+ * feasible time. If the direct link is slow, a third host relays the state
+ * after it has received all of it (store and forward), if that is faster.
  */
 #include "resilience/placement/placement_internal.h"
 
