@@ -108,7 +108,7 @@ typedef struct lhi_cpu_saved_activations {
     float *shared_gate_up, *shared_act; /* [t][2 shared_f], [t][shared_f] */
     float *inv1, *inv2;                 /* [r]: inverse norms, then the means */
     /* [t][h], gathered output gradients of out and down, with tensor
-     * parallelism; with experts those of the shared experts */
+     * parallelism; with experts the shared experts' */
     float *d_out, *d_down;
     float *max, *inv; /* [heads][t], softmax statistics */
     /* Sliced sequences, during a pass: the layer's keys and values of all
@@ -176,7 +176,7 @@ typedef struct lhi_cpu_microbatch_state {
         *storage_block; /* offloaded activations; NULL: resident */
 } lhi_cpu_microbatch_state;
 
-/* The slices of the sequences of one microbatch group in one chunk. The buffers
+/* The slices of one microbatch group's sequences in one chunk. The buffers
  * have, for each layer, sequence and key head, [key_rows][head_dim] keys and
  * [key_rows][value_dim] values. */
 typedef struct lhi_cpu_sliced_sequences {
@@ -532,8 +532,8 @@ lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
  * layer's activations are offloaded. */
 lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
                                lh_error *err);
-/* Returns the bytes of the copy records, for n_chunks chunks with at most
- * `layers` layers. */
+/* Returns the copy records' bytes, for n_chunks chunks with at most `layers`
+ * layers. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                                  uint32_t layers);
 /* Starts copying a microbatch's offloaded activations to or from storage, as
@@ -553,7 +553,7 @@ void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              lhi_cpu_microbatch_state *slot);
 
 /* Computes y = x w' (w transposed) for `rows` rows and the weight w [out][in];
- * `adds`: adds to y instead of overwriting it. */
+ * `adds`: adds to y rather than overwriting it. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
                              bool adds);
@@ -562,7 +562,7 @@ void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
 void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
                            float *dx, uint32_t rows, uint32_t in, uint32_t out);
 /* Computes the weight gradient dw = dy' x over `rows` rows (dy transposed);
- * `adds`: adds to dw instead of overwriting it. */
+ * `adds`: adds to dw rather than overwriting it. */
 void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
@@ -585,9 +585,9 @@ void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
  * inv receives the rows' inverse deviations. Formula in lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv);
-/* Computes the gradients of the norm over this rank's rows from d_out, the
- * gradient of its output: replaces x by the input's gradient plus `add`, and
- * stores the weight's in d_weight. Formulas in lhi_kernels. */
+/* Computes the gradients of the norm over this rank's rows from d_out, its
+ * output's gradient: replaces x by the input's gradient plus `add`, and stores
+ * the weight's in d_weight. Formulas in lhi_kernels. */
 void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
                            const float *weight, const float *inv,
                            const float *add, float *x, float *d_weight);
@@ -646,7 +646,7 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
 void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept);
 /* Computes the weight gradients of latent attention's products (W) in `d`;
- * `adds`: adds to the sums there instead of overwriting them. */
+ * `adds`: adds to the sums there rather than overwriting them. */
 void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            const lhi_cpu_weights *d_w, bool adds);
@@ -671,8 +671,8 @@ static inline uint32_t lhi_cpu_piece_index(const lhi_cpu *cpu, uint32_t rank,
 {
     return half ? 2 * cpu->n_context_ranks - 1 - rank : rank;
 }
-/* Returns the position of the first token in this rank's half `half` of a
- * sequence or, with slices, of a slice that begins at `first`. */
+/* Returns the first token's position in this rank's half `half` of a sequence
+ * or, with slices, of a slice that begins at `first`. */
 static inline uint32_t lhi_cpu_piece_position(const lhi_cpu *cpu,
                                               uint32_t first, uint32_t half)
 {

@@ -23,7 +23,7 @@ typedef struct head {
     float scale;
 } head;
 
-/* Returns the keys of a head in qkv, before those of any other slice. */
+/* Returns a head's keys in qkv, before those of any other slice. */
 static float *get_own_keys(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            uint32_t sequence, uint32_t number)
@@ -33,7 +33,7 @@ static float *get_own_keys(const lhi_cpu *cpu,
            shared * cpu->head_dim;
 }
 
-/* Returns the values of a head in qkv. */
+/* Returns a head's values in qkv. */
 static float *get_own_values(const lhi_cpu *cpu,
                              const lhi_cpu_saved_activations *kept,
                              uint32_t sequence, uint32_t number)
@@ -195,7 +195,7 @@ static const float *get_dropped_scores(const lhi_cpu *cpu, const head *a,
 
 /* Computes the attention gradients of the block of queries from `row` on.
  * Replaces the queries by their gradient, with the rotation inverted; `adds`:
- * adds to a->d_key and a->d_value instead of overwriting them.
+ * adds to a->d_key and a->d_value rather than overwriting them.
  * `attended`: attention output; `d_out`: its gradient. */
 static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
                            const float *attended, const float *d_out, bool adds)

@@ -6,7 +6,7 @@
  *
  * Keys and values circulate among the ranks (ring attention, arXiv:2310.01889):
  * in step j a rank has those from the rank j places before it. Its queries are
- * multiplied with each piece of keys once, in order of arrival, and the partial
+ * multiplied with each piece of keys once, in arrival order, and the partial
  * softmaxes are merged (arXiv:1805.02867). Backward circulates them once more,
  * together with their gradients, to which each rank adds its part. All orders
  * depend only on the rank, so results do not depend on timing. */

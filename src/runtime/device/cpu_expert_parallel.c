@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has
- * some of the experts. A row is sent to the ranks of its experts, one copy per
+ * some of the experts. A row is sent to its experts' ranks, one copy per
  * expert, and the outputs are sent back; gradients take the reverse path.
  *
  * Expert tensor parallelism: several ranks may each hold a part of the same
@@ -146,7 +146,7 @@ static size_t count_rows_from(const lhi_cpu *cpu,
 }
 
 /* Computes the byte counts sent to and received from each expert-parallel rank,
- * in cpu->exchange_sizes, for rows of `width` floats. The way back uses them
+ * in cpu->exchange_sizes, for rows with `width` floats. The way back uses them
  * with sent and received exchanged. */
 static void count_bytes(const lhi_cpu *cpu,
                         const lhi_cpu_saved_activations *kept, size_t width)
@@ -162,7 +162,7 @@ static void count_bytes(const lhi_cpu *cpu,
     }
 }
 
-/* Returns the address, in the receive buffer, of the rows of `width` floats
+/* Returns the address, in the receive buffer, of the rows with `width` floats
  * that this rank received itself. The other rows arrived through ranks that
  * share its experts. */
 static float *get_own_rows(const lhi_cpu *cpu,
@@ -172,7 +172,7 @@ static float *get_own_rows(const lhi_cpu *cpu,
            count_rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
 }
 
-/* All-gathers, over the ranks that share this rank's experts, the rows of
+/* All-gathers, over the ranks that share this rank's experts, the rows with
  * `width` floats that each of them received. */
 static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                             size_t width)

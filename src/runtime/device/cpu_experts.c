@@ -81,7 +81,7 @@ static float *get_shared_rows(const lhi_cpu *cpu, float *all)
     return cpu->shards_experts ? all : lhi_cpu_own_rows(cpu, all);
 }
 
-/* Returns the number of rows that get_shared_rows() points to. */
+/* Returns how many rows get_shared_rows() points to. */
 static uint32_t count_shared_rows(const lhi_cpu *cpu)
 {
     return cpu->shards_experts ? cpu->t : cpu->r;
@@ -386,8 +386,8 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* Computes one expert's weight gradient dw [out][in] from output gradients dy
- * and inputs x with `rows` rows each; `adds`: adds to dw instead of overwriting
- * it. Without rows the gradient is 0. */
+ * and inputs x with `rows` rows each; `adds`: adds to dw rather than
+ * overwriting it. Without rows the gradient is 0. */
 static void compute_expert_wgrad(const lhi_cpu *cpu, const float *dy,
                                  const float *x, float *dw, uint32_t rows,
                                  uint32_t in, uint32_t out, bool adds)

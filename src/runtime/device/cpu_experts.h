@@ -26,7 +26,7 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
  * given the routing weights' gradients in cpu->d_routing_weights. */
 void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the router's weight gradient (W) in d_w and counts each expert's
- * choices; `adds`: adds to the sums there instead of overwriting them. */
+ * choices; `adds`: adds to the sums there rather than overwriting them. */
 void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
                          const lhi_cpu_saved_activations *kept,
                          const lhi_cpu_weights *d_w, bool adds);
@@ -101,8 +101,8 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
 /* Sends each row of the output gradients d, with its routing weight, to the
  * rank of the row's expert. Returns the gradients that this rank received. If
- * tokens come from several ranks (cpu->n_source_ranks), stores the routing
- * weights of the received rows in cpu->recv_routing_weights. */
+ * tokens come from several ranks (cpu->n_source_ranks), stores the received
+ * rows' routing weights in cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                               const float *d);
 /* Sends input gradients from the experts' ranks back to the tokens' ranks, into
@@ -164,7 +164,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept, const float *d);
 /* Computes the weight gradients of router, gate and up projections (W) in d_w;
- * `adds`: adds to the sums there instead of overwriting them. */
+ * `adds`: adds to the sums there rather than overwriting them. */
 void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept,
                               const lhi_cpu_weights *d_w, bool adds);

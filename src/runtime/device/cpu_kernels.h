@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training kernels other than matrix products, on vectors of 16 floats. One
  * source (cpu_kernels_body.inc) is compiled for several instruction sets. The
- * source fixes the order of every sum, so all tables give equal bits at any
+ * source fixes every sum's order, so all tables give equal bits at any
  * alignment. Matrices are row-major; row strides are in floats. */
 #ifndef LHI_RUNTIME_DEVICE_CPU_KERNELS_H
 #define LHI_RUNTIME_DEVICE_CPU_KERNELS_H

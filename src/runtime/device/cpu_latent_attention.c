@@ -198,7 +198,7 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
 }
 
 /* Computes the gradient of q_up's output (queries' up-projection), into the
- * scratch buffer, from the gradient of the rotated queries in qkv. */
+ * scratch buffer, from the rotated queries' gradient in qkv. */
 static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu);
@@ -214,8 +214,8 @@ static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 }
 
 /* Computes the gradient of kv_up's output, into the scratch buffer, from those
- * of keys and values in qkv. The gradient of the rotary key, which all heads
- * share, is summed over the heads in order, into kv_latent. */
+ * of keys and values in qkv. The rotary key's gradient, which all heads share,
+ * is summed over the heads in order, into kv_latent. */
 static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
                                         float *kv_latent)
 {

@@ -83,7 +83,7 @@ static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
 }
 
 /* Counts the buffers of keys, values and their gradients that microbatch m's F
- * or D takes or, at the end of a pass, frees, if m is a slice. */
+ * or D takes or, at a pass's end, frees, if m is a slice. */
 static void count_keys(const dry_run *k, chunk_counts *c, uint32_t m,
                        bool forward, bool ends)
 {
@@ -188,8 +188,8 @@ static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
     return i;
 }
 
-/* Counts, in the memory prediction, the buffers that the start of an offload
- * copy takes or, with `done`, that its end frees. */
+/* Counts, in the memory prediction, the buffers that an offload copy's start
+ * takes or, with `done`, that its end frees. */
 static void count_copy(dry_run *k, uint32_t n_mine,
                        const lhi_offload_copy *copy, bool done)
 {

@@ -72,8 +72,8 @@ void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* --- embedding and head, shared with the model (cpu_embedding_head.c) ----- */
 
 /* Embeds tokens [t] through this rank's part of the table [v][h], into rows x
- * [r][h]. t: tokens of a microbatch; r: those of this rank; v: vocabulary; h:
- * hidden size. */
+ * [r][h]. t: tokens of a microbatch; r: this rank's; v: vocabulary; h: hidden
+ * size. */
 void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
                    float *x);
 /* Adds the gradients d [t][h] of the rows that `tokens` [t] embedded to
@@ -87,8 +87,8 @@ double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
                          const float *x, float *normed, float *inv,
                          float *logits, const int32_t *targets, float scale);
 /* Replaces x by its gradient through the head's product and norm, given the
- * gradient of the logits. `add`: a further gradient of the normed rows, NULL:
- * none. d_norm: gradient of the norm's weight. */
+ * logits' gradient. `add`: a further gradient of the normed rows, NULL: none.
+ * d_norm: gradient of the norm's weight. */
 void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm,
                                 const float *head, const float *logits,
                                 const float *inv, const float *add, float *x,

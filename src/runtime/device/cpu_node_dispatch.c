@@ -216,8 +216,8 @@ static bool has_copies(const lhi_cpu *cpu,
     return false;
 }
 
-/* Computes in gives[i] the bytes of rows of `width` floats that this rank sends
- * to relay i (the rank of a node that forwards them to the node's experts). */
+/* Computes in gives[i] the bytes of `width`-float rows that this rank sends to
+ * relay i (the rank of a node that forwards them to the node's experts). */
 static void compute_send_bytes(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                size_t width, size_t *gives)
@@ -230,7 +230,7 @@ static void compute_send_bytes(const lhi_cpu *cpu,
                 gives[i] += width * sizeof(float);
 }
 
-/* Computes in gets[i] the bytes of rows of `width` floats that this rank
+/* Computes in gets[i] the bytes of rows with `width` floats that this rank
  * receives from source rank i as a relay, which forwards them to its node's
  * experts. */
 static void compute_recv_bytes(const lhi_cpu *cpu,
@@ -327,7 +327,7 @@ static size_t count_rows_from(const lhi_cpu *cpu,
            count_rows_before(cpu, kept, member);
 }
 
-/* Exchanges rows of `width` floats between relays (forwarding ranks) and
+/* Exchanges rows with `width` floats between relays (forwarding ranks) and
  * experts' ranks of one node: copies of tokens to the experts or, with `back`,
  * expert outputs to the relays. `by_relay`: buffer on the experts' side,
  * ordered by relay. */
@@ -363,7 +363,7 @@ static void overlap_groups(lhi_group *second, const lhi_group *first)
         lhi_group_overlap_next(second, first);
 }
 
-/* Copies rows of `width` floats from `by_relay`, ordered by the relay that
+/* Copies rows with `width` floats from `by_relay`, ordered by the relay that
  * forwarded them, to `by_rank`, ordered by source rank; with `back` in the
  * other direction. */
 static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
@@ -410,10 +410,10 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         reorder(cpu, kept, width, room, in, false);
 }
 
-/* Sums, for each row that this rank relays, the outputs of the chosen experts
- * on its node (`width` floats), times their routing weights, into d->relayed.
- * With `gradients` sums input gradients without weights, and appends the
- * routing weights' gradients. */
+/* Sums, for each row that this rank relays, the chosen experts' outputs on its
+ * node (`width` floats), times their routing weights, into d->relayed. With
+ * `gradients` sums input gradients without weights, and appends the routing
+ * weights' gradients. */
 static void add_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, bool gradients,
                        size_t width)

@@ -73,8 +73,8 @@ typedef struct tensor_builder {
     bool failed;
 } tensor_builder;
 
-/* Stores the addresses of a tensor's values and gradients at the fields of its
- * role: in the weight tables `w` and `d`, or in the chunk. */
+/* Stores the addresses of a tensor's values and gradients at its role's fields:
+ * in the weight tables `w` and `d`, or in the chunk. */
 static void store_tensor_addresses(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
                                    lhi_cpu_weights *d, lhi_role role,
                                    const lhi_tensor *t)
@@ -120,7 +120,7 @@ static void store_tensor_addresses(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
 
 /* Returns the chunk with the other copy of a tied embedding that `chunk` has:
  * the last or, with `last` false, the first chunk. With two directions it is
- * that of the other direction, which is on the same device. */
+ * the other direction's, which is on the same device. */
 static uint32_t find_end(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                          bool last)
 {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* Rows and columns of a block. Each operand is rounded once per BLOCK columns
- * of the other: at 256, less than a tenth of the time of the products. */
+ * of the other: at 256, less than a tenth of the products' time. */
 enum { BLOCK = 256, BLOCK_FLOATS = BLOCK * BLOCK };
 /* Rows or columns of a slice. OpenBLAS packs the other operand once per slice,
  * about a twentieth of the time of a slice's product. */

@@ -134,7 +134,7 @@ static void choose_experts(const lhi_cpu *cpu, const float *p,
 }
 
 /* Returns the index, among the rows t, of the first row that this rank
- * dispatches to experts; 0 if it dispatches all of them. */
+ * dispatches to experts; 0 if it dispatches all. */
 static uint32_t get_first_dispatched(const lhi_cpu *cpu)
 {
     return cpu->first_router_row - cpu->first_dispatched_row;
@@ -249,8 +249,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     sort_by_expert(cpu, kept);
 }
 
-/* Returns the gradient of the load-balancing loss by each probability of an
- * expert that has `count` choices in the sequence. */
+/* Returns the load-balancing loss's gradient by each probability of an expert
+ * that has `count` choices in the sequence. */
 static float compute_balance_gradient(const lhi_cpu *cpu, float count)
 {
     size_t n = (size_t)cpu->whole_sequence * cpu->topk;
@@ -289,10 +289,9 @@ static void normalise_backward(const float *p, float *d, uint32_t n)
         d[e] = (d[e] - mean) / all;
 }
 
-/* Replaces a row's router scores by the gradients of its logits: from those of
- * the routing weights, through the normalisation over the chosen experts, then
- * the softmax or sigmoid. `balance` [experts]: gradient of the load-balancing
- * loss. */
+/* Replaces a row's router scores by its logits' gradients: from the routing
+ * weights', through the normalisation over the chosen experts, then the softmax
+ * or sigmoid. `balance` [experts]: gradient of the load-balancing loss. */
 static void row_backward(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          size_t row, const float *balance)
 {

@@ -28,9 +28,9 @@ void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
  * its tensors. */
 lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               lh_error *err);
-/* Requests the parameters of `part`, a unit of per-layer sharding, at the
- * start of its computation, and announces the next part: with `backward`, the
- * one before it. No-op without per-layer sharding. */
+/* Requests the parameters of `part`, a unit of per-layer sharding, at its
+ * computation's start, and announces the next part: with `backward`, the one
+ * before it. No-op without per-layer sharding. */
 lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                       uint32_t part, bool backward,
                                       lh_error *err);

@@ -107,8 +107,8 @@ static lh_status add_sequence(lhi_data *data, uint32_t n, double weight,
 }
 
 /* Opens one of the `n` items of --data: the next file of the only token
- * sequence or, if it has a weight (WEIGHT=FILE), a sequence of its own.
- * LH_EINVAL: some items have a weight and others none. */
+ * sequence or, if it has a weight (WEIGHT=FILE), its own sequence. LH_EINVAL:
+ * some items have a weight and others none. */
 static lh_status open_item(lhi_data *data, const char *item, uint32_t n,
                            const lhi_data_options *o, lh_error *err)
 {
@@ -236,7 +236,7 @@ static void set_shares(lhi_data *data)
     }
 }
 
-/* Fills the tables of a mixture: each sample is of the sequence whose number of
+/* Fills a mixture's tables: each sample is of the sequence whose number of
  * samples is furthest below its share, as in Megatron-LM's blended datasets. */
 static lh_status fill_mixture(lhi_data *data, lh_error *err)
 {

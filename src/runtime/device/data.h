@@ -47,8 +47,8 @@ lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
 /* Closes the data set and frees it; NULL is allowed. */
 void lhi_data_close(lhi_data *data);
 
-/* Returns the number of tokens in the data set, with the validation share,
- * without validation files. */
+/* Returns the token count in the data set, with the validation share, without
+ * validation files. */
 uint64_t lhi_data_n_tokens(const lhi_data *data);
 /* Computes a fingerprint of the tokens, without validation files: of all of
  * them up to 2^24, else of evenly spaced blocks; and of a mixture's weights.
@@ -58,7 +58,7 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,
  * with `validation` 1, the validation part. In a mixture all sequences'
- * windows, though not all of them occur in as many samples. */
+ * windows, though not all occur in as many samples. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
 /* Fills tokens[0..sequence + ahead], one token more than the window and the

@@ -68,9 +68,9 @@ typedef struct lhi_tensor {
     bool is_expert; /* an expert's; other ranks may have other experts */
     /* Tied embeddings: chunk 0's embedding and the last chunk's head (or its
      * modules' embedding) are one tensor. Each chunk has its own copy, even if
-     * both are on one device or are one chunk. The gradients of the two copies
-     * have to be added, the embedding's first. The value is the chunk with the
-     * other copy; LH_NONE: not tied. */
+     * both are on one device or are one chunk. The two copies' gradients have
+     * to be added, the embedding's first. The value is the chunk with the other
+     * copy; LH_NONE: not tied. */
     uint32_t tied_chunk;
     bool is_head;   /* tied: this is the last chunk's copy */
     uint32_t index; /* model order: embedding, layers, norm, head, modules */
@@ -189,7 +189,7 @@ typedef struct lhi_device_ops {
      * collectives. All members call them in the same order, which depends only
      * on their pass order. NULL on a device that computes alone. */
     void (*join)(lhi_device *device, const lhi_device_groups *groups);
-    /* With per-layer sharding these callbacks provide the buffers, in place of
+    /* With per-layer sharding these callbacks provide the buffers, rather than
      * the two functions above, from finalise() on. A chunk's parts; borrowed.
      */
     uint32_t (*n_parts)(const lhi_device *device, uint32_t chunk);
@@ -237,7 +237,7 @@ typedef struct lhi_cpu_options {
     /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (possibly
      * none). Chunk 0 also has the embedding, the last one the final norm and
      * head. In a bidirectional pipeline the second half of the chunks are
-     * copies of the first half, in order, with microbatches of their own:
+     * copies of the first half, in order, with their own microbatches:
      * microbatch m of the copies has the samples of m + n_microbatches. */
     uint32_t n_chunks;
     bool bidirectional;

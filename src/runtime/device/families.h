@@ -66,15 +66,15 @@ typedef struct lhi_model_tensor {
 
 /* Counts the tensors before the layers. The model's order has next the tensors
  * in layers, those after the layers, and those of the multi-token prediction
- * modules; a tied head and the modules' copy of the embedding are tensors of
- * their own. */
+ * modules; a tied head and the modules' copy of the embedding are their own
+ * tensors. */
 uint32_t lhi_count_front_tensors(const lh_model *model);
 /* Counts model layer `layer`'s parameter tensors. */
 uint32_t lhi_count_layer_tensors(const lh_model *model, uint32_t layer);
 /* Counts a model's parameter tensors. */
 uint32_t lhi_count_model_tensors(const lh_model *model);
 /* Returns the model-wide index of a layer's first tensor; for `layer` =
- * model->layers, that of the norm before the head. */
+ * model->layers, the norm's before the head. */
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 /* Returns the index of a module's first tensor, its layer's tensors included.
  */

@@ -176,7 +176,7 @@ static void sort_combining(normalizer *z)
     }
 }
 
-/* Composes the code points of the segment in place: each with the last one of
+/* Composes the segment's code points in place: each with the last one of
  * combining class 0, unless one between them blocks it (Unicode's canonical
  * composition). */
 static void compose_all(normalizer *z)

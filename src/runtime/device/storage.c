@@ -90,7 +90,7 @@ static void run_copy(lhi_storage *s, copy *c)
     s->free_ns = when->end_ns;
 }
 
-/* Main function of the copy thread: runs copies in order until the storage
+/* Main function for the copy thread: runs copies in order until the storage
  * closes. */
 static void *thread_main(void *of)
 {

@@ -43,7 +43,7 @@ static void run_tasks(lhi_thread_team *team, uint32_t thread)
     pthread_mutex_unlock(&team->lock);
 }
 
-/* Main function of a team's thread: waits for calls of lhi_thread_team_run()
+/* Main function for a team's thread: waits for calls of lhi_thread_team_run()
  * and runs their tasks. */
 static void *run_member(void *of)
 {

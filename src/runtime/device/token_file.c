@@ -122,8 +122,8 @@ static uint64_t get_number(const unsigned char *from, size_t size)
     return value;
 }
 
-/* Returns the bytes of a token in Megatron-LM's number format; 0: not a format
- * of tokens. */
+/* Returns a token's bytes in Megatron-LM's number format; 0: not a format of
+ * tokens. */
 static uint32_t find_token_size(unsigned format)
 {
     return format == 1 ? 1 : format == 8 ? 2 : format == 4 ? 4 : 0;

@@ -16,11 +16,11 @@ typedef struct lhi_token_file lhi_token_file; /* thread-safe */
 lh_status lhi_token_file_open(lhi_arena *mem, const char *path,
                               const lhi_data_options *options,
                               lhi_token_file **out, lh_error *err);
-/* Closes a token file and frees all of its memory but the arena's; NULL is
+/* Closes a token file and frees all its memory but the arena's; NULL is
  * allowed. */
 void lhi_token_file_close(lhi_token_file *file);
 
-/* Returns the number of tokens in the file. */
+/* Returns the token count in the file. */
 uint64_t lhi_token_file_count(const lhi_token_file *file);
 /* Returns the file's path. */
 const char *lhi_token_file_path(const lhi_token_file *file);

@@ -193,8 +193,8 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     return read_pretokenizer(t, pre, err);
 }
 
-/* Reads the tokenizer's vocabulary from JSON: the number of tokens, and the
- * token of each single byte. */
+/* Reads the tokenizer's vocabulary from JSON: the number of tokens, and each
+ * single byte's token. */
 static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
@@ -258,7 +258,7 @@ static size_t decode_token(char *text)
     return n;
 }
 
-/* Reads the whole words of a tokenizer with ignore_merges: all tokens. */
+/* Reads a tokenizer's whole words with ignore_merges: all tokens. */
 static lh_status read_words(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
@@ -328,7 +328,7 @@ static bool find_merge(const json_t *vocab, const char *left, const char *right,
     return true;
 }
 
-/* Reads the merges in order of priority into the hash table. If a pair occurs
+/* Reads the merges in priority order into the hash table. If a pair occurs
  * twice, the first one counts. */
 static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
                              const json_t *list, lh_error *err)
@@ -452,8 +452,8 @@ static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
                                      .payload = (uint64_t)m->to});
 }
 
-/* Applies a word's merges in order of priority until no pair has a merge;
- * false: out of memory. */
+/* Applies a word's merges in priority order until no pair has a merge; false:
+ * out of memory. */
 static bool merge_all(const lhi_tokenizer *t, word *w)
 {
     lhi_event e;
