@@ -181,7 +181,7 @@ static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
     return LH_OK;
 }
 
-/* Main function of the notice thread: polls receives and notices in steps with
+/* Main function for the notice thread: polls receives and notices in steps with
  * blocking sends, and sleeps until the next event. */
 static void *thread_main(void *of)
 {
@@ -247,7 +247,7 @@ lh_status lhi_blocking_sends_make(lhi_rank *rank, lh_error *err)
     c->freed_ns = LHI_NEW(rank->mem, int64_t, c->n_sends);
     if (!c->posted || !c->has_arrived || !c->notices || !c->freed_ns)
         return lhi_fail_nomem(err);
-    /* None of these calls can fail on Linux. */
+    /* These calls never fail on Linux. */
     pthread_condattr_init(&how);
     pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
     pthread_mutex_init(&c->lock, NULL);

@@ -49,13 +49,13 @@ int64_t lhi_calibration_predict(const lhi_calibration *c, int64_t simulated_ns)
 
 /* --- description ---------------------------------------------------------- */
 
-/* Mean times, in ms: passes of all chunks, messages of all links. */
+/* Mean times, in ms: all chunks' passes, all links' messages. */
 typedef struct mean_times {
     double f, d, w, latency, transfer;
 } mean_times;
 
-/* Computes the mean times, in ms, of F, D and W over pipeline `p`'s
- * chunks, and of latency and transfer over its links. */
+/* Computes mean times in ms: F, D and W over pipeline `p`'s chunks, latency and
+ * transfer over its links. */
 static mean_times compute_means(const lh_pipeline *p)
 {
     mean_times m = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calibration of a run: the planned times of passes and messages are replaced
- * by those of an iteration, measured on these devices and links.
+/* Calibration of a run: the planned pass and message times are replaced by an
+ * iteration's, measured on these devices and links.
  *
- * Predicted duration of an iteration with calibrated times: the simulated one,
+ * An iteration's predicted duration with calibrated times: the simulated one,
  * at least the time that the processors need for all ranks' passes, plus
  * the overhead of the measured iteration (optimizer, sums over ranks). If the
  * measured iteration took less than its simulation, which has the slowest
@@ -53,8 +53,8 @@ void lhi_calibration_fini(lhi_calibration *calibration);
 int64_t lhi_calibration_predict(const lhi_calibration *calibration,
                                 int64_t simulated_ns);
 
-/* Writes a sentence that compares planned and measured times into `text` of
- * `room` bytes: iteration, and mean times of passes and messages. */
+/* Writes a sentence that compares planned and measured times into `text`
+ * (`room` bytes): iteration, and mean times of passes and messages. */
 void lhi_calibration_describe(const lhi_calibration *calibration,
                               const lhi_job *job,
                               const lhi_measured_iteration *whole, char *text,

@@ -111,8 +111,8 @@ static lh_status chain_turns(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Decrements the number of unmet conditions of a message; pushes the message
- * to the stack of movable ones when none remains. */
+/* Decrements a message's unmet condition count; pushes the message to the stack
+ * of movable ones when none remains. */
 static void satisfy(deadlock_walk *p, uint32_t message)
 {
     if (--p->n_waits[message] == 0)
@@ -188,8 +188,8 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
 }
 
 /* Prepares the deadlock check: stores each message's sending and receiving rank
- * and the number of conditions for its move, from all ranks' receives; links
- * the messages of each copy queue. */
+ * and the condition count for its move, from all ranks' receives; links each
+ * copy queue's messages. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;

@@ -91,8 +91,8 @@ static double get_real(const unsigned char **at)
     return lhi_double_from_bits(get64(at));
 }
 
-/* Writes the header (kind, version, size) of a control message; returns the
- * start of its fields. */
+/* Writes the header (kind, version, size) of a control message; returns its
+ * fields' start. */
 static unsigned char *put_head(unsigned char *out, message_kind kind)
 {
     out[0] = 'L';

@@ -168,7 +168,7 @@ typedef struct lhi_switch {
     uint64_t step;
     int64_t predicted_ns;
     int64_t expected_ns; /* by the proposer; 0: unknown */
-    /* Size of the rank assignment text that follows if parts of the job moved.
+    /* Size of the rank assignment text that follows if job parts moved.
      */
     uint32_t n_assignment;
     char *assignment; /* the text, if present; not in SWITCH */
@@ -211,11 +211,11 @@ void lhi_receive_notice_write(int64_t posted_ns,
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                                   int64_t *posted_ns, lh_error *err);
 
-/* Encodes the counts of a rank's records (passes, collectives, copies) of an
+/* Encodes how many records (passes, collectives, copies) a rank has for an
  * iteration into `out`. */
 void lhi_record_counts_write(const lhi_record_counts *counts,
                              unsigned char out[LHI_RECORD_COUNTS_BYTES]);
-/* Decodes the counts of a rank's records (passes, collectives, copies) of an
+/* Decodes how many records (passes, collectives, copies) a rank has for an
  * iteration. LH_EIO: invalid. */
 lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
                                  lhi_record_counts *out, lh_error *err);
@@ -228,8 +228,8 @@ void lhi_record_rows_write(const lhi_record_counts *counts,
                            const lhi_pass_record *records,
                            const lhi_collective_record *executed,
                            unsigned char *out);
-/* Decodes a rank's records of passes into `records` and of collectives and
- * copies into `executed`, as many as in `c`. LH_EIO: invalid. */
+/* Decodes a rank's pass records into `records` and its collective and copy
+ * records into `executed`, as many as in `c`. LH_EIO: invalid. */
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
                                const lhi_record_counts *counts,
                                lhi_pass_record *records,

@@ -131,7 +131,7 @@ static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row,
     return more ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Formats a duration of `ns` with a unit into `text` of `room` bytes. */
+/* Formats a duration of `ns` with a unit into `text` (`room` bytes). */
 static void format_time(double ns, char *text, size_t room)
 {
     if (ns >= 1e9)
@@ -143,7 +143,7 @@ static void format_time(double ns, char *text, size_t room)
 }
 
 /* Formats the link, device or data-parallel communication that monitor event
- * `e` is about into `text` of `room` bytes. */
+ * `e` is about into `text` (`room` bytes). */
 static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
                            char *text, size_t room)
 {

@@ -62,8 +62,8 @@ int64_t lhi_decider_predict(lhi_decider *deciding, uint64_t step);
  * fewer. */
 bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i,
                             lhi_adapt_notice *out);
-/* Moves the pending remark, a message for the user, into `text` of `room`
- * bytes; false: there is none. */
+/* Moves the pending remark, a message for the user, into `text` (`room` bytes);
+ * false: there is none. */
 bool lhi_decider_take_remark(lhi_decider *deciding, char *text, size_t room);
 
 #endif

@@ -104,7 +104,7 @@ static bool wait_for_signal(queue *q)
     return true;
 }
 
-/* Signals the threads of all queues of a lane, which holds the delegated
+/* Signals the threads for all queues in a lane, which holds the delegated
  * messages to or from one rank. */
 static void wake_lane(lane *l)
 {
@@ -192,7 +192,7 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     return LH_OK;
 }
 
-/* Sends or receives all messages of queue `q` in a step: every n-th message of
+/* Sends or receives all queue `q`'s messages in a step: every n-th message of
  * its lane (delegated messages to or from one rank), if the lane has n
  * queues. */
 static lh_status run_step(queue *q, lh_error *err)
@@ -217,8 +217,8 @@ static void fail(lhi_delegated_path *d, lh_status status, const lh_error *err)
         wake_lane(&d->lanes[i]);
 }
 
-/* Main function of a queue's thread: copies and sends, or receives, the queue's
- * messages of each step. */
+/* Main function for a queue's thread: copies and sends, or receives, the
+ * queue's messages of each step. */
 static void *thread_main(void *of)
 {
     queue *q = of;
@@ -245,7 +245,7 @@ static void *thread_main(void *of)
 /* --- construction --- */
 
 /* Initialises the condition variables on CLOCK_MONOTONIC, the clock of
- * deadlines. None of these calls can fail on Linux. */
+ * deadlines. These calls never fail on Linux. */
 static void init_conditions(lhi_delegated_path *d)
 {
     pthread_condattr_t how;

@@ -39,8 +39,7 @@ struct lhi_elastic_sharding {
 /* --- collectives --- */
 
 /* Returns the first message tag of collective `number` among a step's
- * collectives on parts of chunks; lower tags belong to whole-chunk collectives.
- * */
+ * collectives on chunk parts; lower tags belong to whole-chunk collectives. */
 static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
                          uint32_t number)
 {
@@ -58,9 +57,8 @@ static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Returns the range of parameters or gradients, within this rank's pieces of
- * the chunk's buckets, that collective `k` of the rank's data stream carries.
- * */
+/* Returns the parameter or gradient range, within this rank's pieces of the
+ * chunk's buckets, that collective `k` of the rank's data stream carries. */
 static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -176,7 +174,7 @@ static lh_status run_next(lhi_elastic_sharding *s)
     return LH_OK;
 }
 
-/* Main function of the communication thread: runs launched collectives in
+/* Main function for the communication thread: runs launched collectives in
  * order. */
 static void *thread_main(void *of)
 {
@@ -195,7 +193,7 @@ static void *thread_main(void *of)
 
 /* --- step --- */
 
-/* Returns the number of sharded parameters and gradients of a chunk on this
+/* Returns a chunk's number of sharded parameters and gradients on this
  * device. */
 static lhi_sharded_tensors get_sharded_tensors(const lhi_elastic_sharding *s,
                                                uint32_t chunk)
@@ -357,8 +355,8 @@ void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
 
 /* --- construction --- */
 
-/* Returns the largest number of sharded parameters and of gradients in one of
- * this rank's chunks. */
+/* Returns the largest number of sharded parameters and gradients in one of this
+ * rank's chunks. */
 static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
 {
     lhi_sharded_tensors most = {0};
@@ -371,7 +369,7 @@ static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
     return most;
 }
 
-/* Enlarges the list *rooms of *n buffers, of `size` floats each, to `wanted`
+/* Enlarges the list *rooms of *n buffers, `size` floats each, to `wanted`
  * entries, and keeps the existing buffers; false: out of memory. */
 static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
                         uint32_t *n, uint32_t wanted, size_t size)

@@ -87,8 +87,8 @@ lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             uint32_t chunk, bool whole,
                                             lh_error *err);
 
-/* Adds the bytes of the parameter, gradient and exchange buffers of elastic
- * sharding to bytes[], by memory kind. */
+/* Adds the bytes of elastic sharding's parameter, gradient and exchange buffers
+ * to bytes[], by memory kind. */
 void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
                                      int64_t bytes[LH_N_MEMORY_KINDS]);
 

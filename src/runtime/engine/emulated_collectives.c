@@ -20,7 +20,7 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
 }
 
 /* Returns the modelled transfer time in ns of a data-parallel collective
- * (all-gather or reduce-scatter) of the rank's data stream. */
+ * (all-gather or reduce-scatter) in the rank's data stream. */
 static int64_t compute_transfer_time(const lhi_rank *rank,
                                      const lhi_exec_data *data)
 {

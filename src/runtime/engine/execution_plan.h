@@ -114,13 +114,13 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
 lh_status lhi_exec_lower_copies(const lh_pipeline *p, bool lists_host_copies,
                                 lhi_arena *mem, lhi_arena *scratch,
                                 lhi_exec_rank *rank, lh_error *err);
-/* Returns the number of copies that are launched before pass `i` runs, those
- * that it launches itself as it starts included. */
+/* Returns how many copies are launched before pass `i` runs, those that it
+ * launches itself as it starts included. */
 uint32_t lhi_exec_count_launched_copies(const lhi_exec_rank *rank, uint32_t i);
 
 /* Returns simulator options with the plan's data path and message settings, for
- * simulations of other schedules. Leaves out the copies of delegated links to
- * and from host memory. */
+ * simulations of other schedules. Omits delegated links' copies to and from
+ * host memory. */
 lh_sim_options lhi_exec_sim_options(const lh_exec *exec);
 /* Returns simulator options with the plan's message settings for another data
  * path (direct, delegated or mixed); `delegated`: flag per link, for the mixed

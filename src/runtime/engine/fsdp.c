@@ -145,8 +145,8 @@ static lh_status run_communication(lhi_fsdp *l, const queued_communication *s,
 }
 
 /* Returns the emulated transfer time in ns of a queued communication;
- * *latency_ns: its latency. Collectives of single layers use the modelled links
- * of their groups; collectives of whole chunks the pipeline's times. */
+ * *latency_ns: its latency. Single layers' collectives use their groups'
+ * modelled links; whole chunks' collectives the pipeline's times. */
 static int64_t compute_transfer_time(const lhi_fsdp *l,
                                      const queued_communication *s,
                                      int64_t *latency_ns)
@@ -216,7 +216,7 @@ static lh_status run_next(lhi_fsdp *l)
     return LH_OK;
 }
 
-/* Main function of the communication thread: runs queued communications in
+/* Main function for the communication thread: runs queued communications in
  * order. */
 static void *thread_main(void *of)
 {

@@ -3,8 +3,8 @@
  * arXiv:2304.11277). This is ZeRO 2 and 3 without separate operations in the
  * pipeline. A pass gathers a layer's parameters while it computes the previous
  * layer, and reduce-scatters its gradients while it computes the next one. All
- * communications complete by the pass's end. At most two parts of
- * parameters and two of gradients are resident. */
+ * communications complete by the pass's end. At most two parameter parts and
+ * two gradient parts are resident. */
 #ifndef LHI_RUNTIME_ENGINE_FSDP_H
 #define LHI_RUNTIME_ENGINE_FSDP_H
 
@@ -13,7 +13,7 @@
 
 typedef struct lhi_fsdp lhi_fsdp;
 
-/* Creates FSDP (per-layer sharding) in place of the elastic sharding, with the
+/* Creates FSDP (per-layer sharding) rather than the elastic sharding, with the
  * same options. */
 lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
                         lh_error *err);
@@ -32,7 +32,7 @@ lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
                                 lh_error *err);
 /* Waits until all reduce-scatters and sums of the step are complete. */
 lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err);
-/* Returns the records of those collectives of the last step that the pipeline
+/* Returns the records of those collectives in the last step that the pipeline
  * models, *n of them; borrowed. */
 const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
                                                   uint32_t *n);

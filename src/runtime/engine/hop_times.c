@@ -75,7 +75,7 @@ static double compare_clocks(lhi_hop_times *t,
     *known = there && back;
     if (!*known)
         return 0;
-    /* Each direction of a hop keeps an estimate of its own. */
+    /* Each direction of a hop keeps its own estimate. */
     const double offset = lhi_clock_offset_add(
         &t->clocks[hop], step, (double)there->since_sent_ns / there->n,
         (double)back->since_sent_ns / back->n);

@@ -20,8 +20,8 @@ void lhi_hop_times_free(lhi_hop_times *times);
 /* Sets whole->pass_ns and hop_ns, borrowed until the next call, from the
  * observations `parts` per place and the merged `observation` of step `step`.
  * A data-parallel message's time begins when it is sent and its receive is
- * posted; clocks of different hosts are compared by messages in both
- * directions. Pipeline messages between different clocks have no time. */
+ * posted; different hosts' clocks are compared by messages in both directions.
+ * Pipeline messages between different clocks have no time. */
 void lhi_hop_times_compute(lhi_hop_times *times,
                            const lhi_rank_observation *parts,
                            const lhi_iteration_observation *observation,

@@ -199,8 +199,8 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                        get_later_time(row->handed_over_ns, from->free_ns));
 }
 
-/* Writes all link messages of one replica of the pipeline to `to`, in rank and
- * pass order. */
+/* Writes one pipeline replica's link messages to `to`, in rank and pass
+ * order. */
 static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts,
                          lh_observed_message *to)
@@ -288,9 +288,9 @@ static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
     s->n_passes = (size_t)(to - s->passes);
 }
 
-/* Stores the durations of the whole-chunk collectives of the first replica, in
- * which all replicas take part. Skips collectives of parts of chunks, since
- * the monitor models whole chunks only. */
+/* Stores the durations of the first replica's whole-chunk collectives, in which
+ * all replicas take part. Skips collectives on chunk parts, since the monitor
+ * models whole chunks only. */
 static void merge_collectives(lhi_iteration_observation *s,
                               const lhi_rank_observation *parts)
 {

@@ -55,9 +55,8 @@ lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
 double lhi_iteration_observation_link_time(
     const lhi_iteration_observation *observation, uint32_t copy, uint32_t link);
 
-/* Scales the times of the last merged iteration, which ran on pipeline `now`
- * with migrated layers, to the layers per chunk of the run's initial pipeline.
- * */
+/* Scales the last merged iteration's times, which ran on pipeline `now` with
+ * migrated layers, to the layers per chunk of the run's initial pipeline. */
 void lhi_iteration_observation_scale_layers(
     lhi_iteration_observation *observation, const lh_pipeline *now);
 

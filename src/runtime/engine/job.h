@@ -171,8 +171,8 @@ lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
 lh_status lhi_job_check_extra_memory(double bytes, const char *what,
                                      lh_error *err);
 
-/* Returns the number of processors that the ranks share, if their passes are
- * computed on this machine and it has fewer processors than ranks; else 0. */
+/* Returns how many processors the ranks share, if their passes are computed on
+ * this machine and it has fewer processors than ranks; else 0. */
 uint32_t lhi_job_shared_processors(const lhi_job *job);
 
 /* Returns the number of hops (traffic from another replica's rank) that each
@@ -237,8 +237,8 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
-/* Returns the number of emulated links: one per link resource of the pipeline
- * and replica; the first replica's come first. */
+/* Returns the number of emulated links: one per pipeline link resource and
+ * replica; the first replica's come first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Fills in the parameters of the run's emulated links: links[], with
  * lhi_job_count_links() entries. */

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Bytes of an encoded instruction, and of a SHA-256 digest. */
+/* Bytes in an encoded instruction, and in a SHA-256 digest. */
 enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32 };
 
 /* Extends the digest `sum` by `n` numbers, 8 bytes each. */

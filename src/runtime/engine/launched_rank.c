@@ -26,7 +26,7 @@ static void exit_with_message(const lhi_job *job, const char *why)
         lhi_sleep_for(300000000);
 }
 
-/* Main function of a rank started by mpirun or srun: runs job `of`; *result
+/* Main function for a rank started by mpirun or srun: runs job `of`; *result
  * (*size bytes): rank 0's outcome. After a failure it ends the process with a
  * message. */
 static lh_status launched_main(lhi_net *net, void *of, char **result,
@@ -103,7 +103,7 @@ static void store_failure(const start *s, bool is_loss, bool is_reporter,
     snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
 }
 
-/* Main function of a rank that runs in a child process, with its connected
+/* Main function for a rank that runs in a child process, with its connected
  * endpoint; *result (*size bytes): rank 0's outcome. */
 static lh_status child_rank_main(lhi_net *net, void *of, char **result,
                                  size_t *size, lh_error *err)
@@ -137,7 +137,7 @@ static bool is_rank_missing(const lhi_net *alone, const start *s,
     return s->job->n_restarts > 0;
 }
 
-/* Main function of the child process with number `index`: runs in place of a
+/* Main function for the child process with number `index`: runs in place of a
  * rank that has not joined after a restart, because its host is lost. */
 static lh_status replace_rank(const lhi_net *alone, const start *s,
                               uint32_t index, lh_error *err)
@@ -169,9 +169,9 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     return status;
 }
 
-/* Main function of the child process that runs this rank: connects to the other
- * ranks and runs. `alone`: its number among this process's children; a higher
- * one replaces a lost rank. */
+/* Main function for the child process that runs this rank: connects to the
+ * other ranks and runs. `alone`: its number among this process's children; a
+ * higher one replaces a lost rank. */
 static lh_status child_main(lhi_net *alone, void *of, char **result,
                             size_t *size, lh_error *err)
 {

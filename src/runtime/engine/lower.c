@@ -255,8 +255,8 @@ static int compare_posts(const void *a, const void *b)
     return (x->consumer > y->consumer) - (x->consumer < y->consumer);
 }
 
-/* Assigns receive buffers (slots) to the rank's receives round-robin in the
- * order of consumption, so that the next needed message always has one. */
+/* Assigns receive buffers (slots) to the rank's receives round-robin in
+ * consumption order, so that the next needed message always has one. */
 static void assign_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
@@ -364,8 +364,8 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-/* Appends instructions for pass `i` and for the send of its output if that is
- * a message. */
+/* Appends instructions for pass `i` and for its output's send if that is a
+ * message. */
 static void add_pass(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
@@ -384,8 +384,8 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
 }
 
 /* Appends instructions for the data-parallel collectives `from` to `end` - 1
- * that are launched after at most `after` passes. Returns the index of the next
- * collective. */
+ * that are launched after at most `after` passes. Returns the next collective's
+ * index. */
 static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
                                    uint32_t end, uint32_t after)
 {
@@ -422,7 +422,7 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 }
 
 /* Builds the rank's instructions: passes, receives, sends, collectives and
- * offload copies, in order of launch. */
+ * offload copies, in launch order. */
 static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
                                     lh_error *err)
 {

@@ -44,16 +44,16 @@ static void find_passes(stream_builder *l, size_t n_points)
     }
 }
 
-/* Appends a collective to the rank's data stream, the order of its
- * data-parallel collectives. */
+/* Appends a collective to the rank's data stream, its data-parallel
+ * collectives' order. */
 static void add_collective(stream_builder *l, lhi_exec_data what)
 {
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Appends the all-gather of the next chunk in the rank's gather list to its
- * data stream (collectives in launch order), launched after `after` passes;
- * `now`: predicted launch time in ns. */
+/* Appends the next chunk's all-gather in the rank's gather list to its data
+ * stream (collectives in launch order), launched after `after` passes; `now`:
+ * predicted launch time in ns. */
 static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
@@ -98,8 +98,8 @@ static void add_launched(stream_builder *l, uint32_t i)
         add_gather(l, i, pass->start_ns);
 }
 
-/* Builds the rank's stream of data-parallel collectives in launch order, and
- * the number of them that each pass waits for. */
+/* Builds the rank's data-parallel collective stream in launch order, and how
+ * many of them each pass waits for. */
 static void build_stream(stream_builder *l)
 {
     lhi_exec_rank *rank = l->rank;

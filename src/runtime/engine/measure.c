@@ -39,8 +39,8 @@ typedef struct measurement {
     size_t activation_bytes[MOST_PARTS];
 } measurement;
 
-/* Writes a file of random tokens, enough for all windows (training sequences)
- * of the measurement. */
+/* Writes a file with random tokens, enough for all the measurement's windows
+ * (training sequences). */
 static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
 {
     int fd = mkstemp(path);
@@ -257,7 +257,7 @@ static lh_status make_profile(measurement *m, bool links, lh_profile **out,
     return lhi_profile_copy(&made, out, err);
 }
 
-/* Lists the kinds of model parts to be measured (embedding, dense layer, expert
+/* Lists the model part kinds to be measured (embedding, dense layer, expert
  * layer, head) and builds a small model with one of each. */
 static void choose_parts(measurement *m)
 {

@@ -14,8 +14,8 @@ lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
                            lh_error *err);
 
 /* Measures messages between two processes on this machine, `repeats` round
- * trips per size. A message of n bytes takes *alpha_ns + n * *beta_ns_per_byte,
- * fitted over several sizes by least squares of relative errors. */
+ * trips per size. An n-byte message takes *alpha_ns + n * *beta_ns_per_byte,
+ * fitted over several sizes by least squared relative errors. */
 lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 

@@ -90,8 +90,8 @@ lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     return status;
 }
 
-/* Main function of the two ranks that measure a link; rank 0 returns alpha (ns)
- * and beta (ns per byte) in *result. */
+/* Main function for the two ranks that measure a link; rank 0 returns alpha
+ * (ns) and beta (ns per byte) in *result. */
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {

@@ -25,8 +25,8 @@ typedef struct rank_memory {
     double checkpoint;  /* in memory, if the run may restart */
 } rank_memory;
 
-/* Returns the parameters of a tied embedding if it has two copies, on the ranks
- * of the first and the last chunk, and `stage` is one of them; otherwise 0. */
+/* Returns a tied embedding's parameters if it has two copies, on the ranks of
+ * the first and the last chunk, and `stage` is one of them; otherwise 0. */
 static double count_tied_embedding(const lhi_cpu_options *o,
                                    const lh_exec *exec, uint32_t stage)
 {

@@ -180,8 +180,8 @@ static uint32_t count_moments(const lhi_state_migration_options *o)
                                          : LHI_MAX_MOMENTS - 1;
 }
 
-/* Counts the values in array `array` of a tensor in replica `copy`: all of
- * them for array 0, the replica's shard for moments. */
+/* Counts the values in array `array` of a tensor in replica `copy`: all for
+ * array 0, the replica's shard for moments. */
 static size_t count_array_values(const lhi_state_migration_options *o,
                                  const lhi_model_tensor *t, uint32_t array,
                                  uint32_t copy)

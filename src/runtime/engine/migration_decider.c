@@ -216,7 +216,7 @@ static void fill_decision(lhi_migration_decider *m,
 
 /* On the cpu device, copies the run's host placement model with the pass times
  * of `measured` into *out. On other devices *out is NULL: the caller then uses
- * the model of the event timeline. */
+ * the event timeline's model. */
 static lh_status make_measured_placement(const lhi_migration_decider *m,
                                          const lh_pipeline *measured,
                                          lh_host_placement **out, lh_error *err)

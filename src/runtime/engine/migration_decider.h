@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides in an adapting run whether to migrate parts of the job in place of
+/* Decides in an adapting run whether to migrate job parts rather than follow
  * the adaptation's decision (resilience/adapt/migration.h). Tracks where the
  * parts are and the current schedule. */
 #ifndef LHI_RUNTIME_ENGINE_MIGRATION_DECIDER_H

@@ -17,8 +17,8 @@ lh_status lhi_rank_assignment_make_pipeline(
                               assignment->layers, out, err);
 }
 
-/* Replaces pipeline and layer partition in the target's copy of the job by
- * those of the new rank assignment. */
+/* Replaces pipeline and layer partition in the target's job copy by those of
+ * the new rank assignment. */
 static lh_status adapt_job(lhi_migration_target *s, lh_error *err)
 {
     uint32_t n = s->job.exec->n_chunks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Migration target: a device and training for this rank's place in a new rank
- * assignment, made while the rank still works in the old one; and the migration
- * of the training state. */
+ * assignment, made while the rank still works in the old one; and the training
+ * state's migration. */
 #ifndef LHI_RUNTIME_ENGINE_MIGRATION_TARGET_H
 #define LHI_RUNTIME_ENGINE_MIGRATION_TARGET_H
 

@@ -24,9 +24,9 @@ struct lhi_observer {
     double *sums;
 };
 
-/* Returns the number of entries of o->sums for one step: COLUMNS (times of
- * passes and messages in ns) per chunk. MAX_STEPS steps come first, then
- * PER_CHUNK numbers per chunk. */
+/* Returns the entry count of o->sums for one step: COLUMNS (times of passes and
+ * messages in ns) per chunk. MAX_STEPS steps come first, then PER_CHUNK numbers
+ * per chunk. */
 static size_t count_columns(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;

@@ -5,8 +5,8 @@
  * the iterations between the quartiles.
  *
  * A pass counts from the time when it could start (device free, input arrived)
- * to its end. A message counts from the end of its producer to its arrival.
- * This matches the simulator's model. */
+ * to its end. A message counts from its producer's end to its arrival. This
+ * matches the simulator's model. */
 #ifndef LHI_RUNTIME_ENGINE_OBSERVER_H
 #define LHI_RUNTIME_ENGINE_OBSERVER_H
 
@@ -36,7 +36,7 @@ lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
  * lhi_observer_finish() rank 0 has the sums over all ranks, for
  * lhi_observed_means_make(). */
 const double *lhi_observer_sums(const lhi_observer *observer);
-/* Returns the number of entries in an observer's array of sums. */
+/* Returns the entry count in an observer's array of sums. */
 size_t lhi_observer_count_sums(const lhi_job *job);
 
 /* Means, in ns and bytes. */

@@ -92,8 +92,7 @@ static uint32_t find_place(const observed_step *in, uint32_t rank)
         in->proposed ? in->proposed->assignment : NULL, rank);
 }
 
-/* Enlarges the arrays of passes and collectives to the size of a whole
- * iteration. */
+/* Enlarges the arrays of passes and collectives to a whole iteration's size. */
 static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
                            lh_error *err)
 {
@@ -128,7 +127,7 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
 }
 
 /* Waits for the observations that all ranks sent for this iteration, and
- * decodes them into a->seen, in the order of places. */
+ * decodes them into a->seen, by place. */
 static lh_status read_messages(lhi_adaptation *a, observed_step *in,
                                lh_error *err)
 {
@@ -182,8 +181,8 @@ static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                      differ ? a->clocks : NULL, err);
 }
 
-/* Main function of the adaptation thread: processes queued iterations until the
- * run ends; a failure ends the run. */
+/* Main function for the adaptation thread: processes queued iterations until
+ * the run ends; a failure ends the run. */
 static void *thread_main(void *of)
 {
     lhi_adaptation *a = of;

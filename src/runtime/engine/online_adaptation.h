@@ -42,8 +42,8 @@ lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
                                    const lhi_training *training,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err);
-/* Completes the observation of the current iteration, which took `ns`, and
- * wakes the adaptation thread, which evaluates it. */
+/* Completes the current iteration's observation, which took `ns`, and wakes the
+ * adaptation thread, which evaluates it. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a, int64_t ns);
 
 /* Returns the processor time in ns that all ranks have spent on observations

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Main function of the process that wakes the stopped process `pid` after
+/* Main function for the process that wakes the stopped process `pid` after
  * pause_ns; repeats it until that process ends this one. */
 _Noreturn static void wake(pid_t pid, int64_t pause_ns)
 {
@@ -64,7 +64,7 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
                                        uint64_t step, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
-    if (job->replaces) /* the events were those of the lost process */
+    if (job->replaces) /* the events were the lost process's */
         return LH_OK;
     for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
         const lh_event *e = timeline->effects[i].event;

@@ -54,8 +54,7 @@ lh_status lhi_grid_check(const lhi_grid *grid, lh_error *err);
 /* Returns the pipeline copy count: replicas times context times tensor
  * ranks. */
 uint32_t lhi_grid_count_copies(const lhi_grid *grid);
-/* Returns the number of ranks in the process grid: devices times pipeline
- * copies. */
+/* Returns the rank count in the process grid: devices times pipeline copies. */
 uint32_t lhi_grid_count_ranks(const lhi_grid *grid);
 /* Returns the coordinates (stage, replica, context, tensor, expert) of a
  * logical rank in the process grid. */

@@ -289,8 +289,8 @@ static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
 }
 
 /* Stores when pass `i` could start and when it ended, for the monitor. On the
- * timed device the possible start is the real one; elsewhere it is the arrival
- * of the input, unless the pass also waited for collectives, copies or the step
+ * timed device the possible start is the real one; elsewhere it is the input's
+ * arrival, unless the pass also waited for collectives, copies or the step
  * command. */
 static void record_observation(lhi_rank *rank, uint32_t i, int64_t ready_ns,
                                const lhi_span *span)

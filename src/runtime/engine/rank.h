@@ -67,7 +67,7 @@ typedef struct lhi_rank_hooks {
     lh_status (*first)(void *context, uint32_t chunk, lh_error *err);
     /* Called after a chunk's last W or B; must not block. */
     void (*last)(void *context, uint32_t chunk);
-    /* Called before every pass in place of both; NULL: `first` and `last` are
+    /* Called before every pass, replacing both; NULL: `first` and `last` are
      * called. */
     lh_status (*pass)(void *context, uint32_t i, lhi_step_kind kind,
                       lh_error *err);
@@ -138,7 +138,7 @@ void lhi_rank_stop(lhi_rank *rank);
 /* Frees a rank; NULL is fine. After a failure, close the endpoint first. */
 void lhi_rank_free(lhi_rank *rank);
 
-/* Returns the number of output buffers that were allocated during steps,
+/* Returns how many output buffers were allocated during steps,
  * beyond the predicted number. */
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
@@ -153,7 +153,7 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
 
 /* --- messages (rank_send.c) --- */
 
-/* Returns the size of the message for input `input`, in bytes. */
+/* Returns the message's size for input `input`, in bytes. */
 size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
 /* Sends `pass`'s output, which enters its link at entered_ns, to the consuming
  * rank; `buffer` returns to its pool once it is sent. */
@@ -292,8 +292,8 @@ lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
 /* Waits until all delegated messages (sent by helper threads from host memory)
  * of the step have been sent. */
 lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
-/* Returns the number of host buffers that were allocated during steps, because
- * the pools were empty. */
+/* Returns how many host buffers were allocated during steps, because the pools
+ * were empty. */
 uint32_t lhi_delegated_path_pool_growth(const lhi_delegated_path *d);
 /* Returns the bytes of all device and host buffers for delegated messages
  * (copied through host memory). */
@@ -310,8 +310,8 @@ lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
  * copies. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Prepares pass i: waits for the offload copies that it needs, then launches
- * the copies that start with it. Raises *ready_ns to the end of the awaited
- * copies. */
+ * the copies that start with it. Raises *ready_ns to the awaited copies'
+ * end. */
 lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
                                              int64_t *ready_ns, lh_error *err);
 /* Launches the offload copies to storage that follow pass i, which ran during

@@ -2,7 +2,7 @@
 /* Rendezvous receives. The receiver sends a notice when it posts a receive. The
  * sender has a thread per receiving rank, which waits for the next notice and
  * for the message itself. A rank posts its next receive only after the previous
- * message has arrived, so the order of its notices is known. */
+ * message has arrived, so its notices' order is known. */
 #include "runtime/engine/rank.h"
 
 #include "base/realtime.h"
@@ -89,8 +89,8 @@ static lh_status send_one(sender *s, uint32_t pass)
                          &s->err);
 }
 
-/* Main function of a sender thread: sends the messages of each step in the
- * order of the peer's receives. */
+/* Main function for a sender thread: sends each step's messages in the order of
+ * the peer's receives. */
 static void *sender_main(void *of)
 {
     sender *s = of;
@@ -135,8 +135,8 @@ static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
     return LH_OK;
 }
 
-/* Creates the state of a sender thread for each rank that receives messages
- * from this one. */
+/* Creates a sender thread's state for each rank that receives messages from
+ * this one. */
 static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;

@@ -362,7 +362,7 @@ static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- thread --- */
 
-/* Main function of the rescheduler's thread: evaluates open proposals and
+/* Main function for the rescheduler's thread: evaluates open proposals and
  * frees replaced programs, so that the step loop does not wait. */
 static void *thread_main(void *of)
 {

@@ -36,7 +36,7 @@ struct lhi_run_record {
  * without checkpoints, or a profile is measured. */
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
 
-/* Makes the record of a run in memory shared with processes that are forked
+/* Makes a run's record in memory shared with processes that are forked
  * afterwards. */
 lh_status lhi_run_record_make(const lh_train_options *options,
                               lhi_run_record **out, lh_error *err);
@@ -76,8 +76,8 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
  * Collective, unless the job does not restart. */
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
 
-/* Returns the step at which the next attempt of a run without checkpoints
- * starts: the one after the last reported iteration. */
+/* Returns the step at which a run's next attempt without checkpoints starts:
+ * the one after the last reported iteration. */
 uint64_t lhi_run_record_next_step(const lhi_run_record *record);
 
 /* Records on rank 0 that an attempt begins at `step`, and the iterations that

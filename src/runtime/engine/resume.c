@@ -14,7 +14,7 @@
 /* Tag rounds above all steps: see docs/formats/wire.md. */
 enum { FIRST_TURN = 1 << 23 };
 
-/* Sent by rank 0 in place of a step number: the path itself is the checkpoint.
+/* Sent by rank 0 rather than a step number: the path itself is the checkpoint.
  */
 static const double path_is_checkpoint = -1;
 

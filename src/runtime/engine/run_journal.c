@@ -43,8 +43,8 @@ lh_status lhi_journal_make(int *out, lh_error *err)
     return *out < 0 ? fail_io(err) : LH_OK;
 }
 
-/* Appends an entry of kind `kind` for step `step` with the bytes of `text` to
- * the journal; frees `text`. */
+/* Appends a `kind` entry for step `step` with the bytes of `text` to the
+ * journal; frees `text`. */
 static lh_status append(int journal, entry_kind kind, uint64_t step,
                         lhi_text *text, lh_error *err)
 {

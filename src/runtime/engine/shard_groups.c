@@ -36,8 +36,7 @@ static gradient_group get_expert_group(const lh_train_model *m,
 }
 
 /* Returns the datacenter of group member `member`; 0 without hybrid sharding.
- * If the optimizer is not sharded, each member counts as a datacenter of its
- * own. */
+ * If the optimizer is not sharded, each member counts as its own datacenter. */
 static uint32_t get_site(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;

@@ -167,8 +167,8 @@ static uint32_t take_buffer(planner *l)
     return i;
 }
 
-/* Counts a chunk's backward blocks without an all-gather of their own, which
- * reuse the parameters gathered for the first forward block. */
+/* Counts a chunk's backward blocks without their own all-gather, which reuse
+ * the parameters gathered for the first forward block. */
 static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];

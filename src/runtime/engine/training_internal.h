@@ -83,7 +83,7 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
 lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      uint32_t chunk, int64_t *ready_ns,
                                      lh_error *err);
-/* Main function of the training's communication thread; `training`: its
+/* Main function for the training's communication thread; `training`: its
  * lhi_training. */
 void *lhi_training_thread(void *training);
 

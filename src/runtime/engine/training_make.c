@@ -49,9 +49,9 @@ static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
                : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
-/* Collects a tensor's slices on the first rank of its slice group: sends this
- * rank's slice `mine` (n values) to it; that rank receives gets[i] values from
- * rank i into `all`. */
+/* Collects a tensor's slices on its slice group's first rank: sends this rank's
+ * slice `mine` (n values) to it; that rank receives gets[i] values from rank i
+ * into `all`. */
 static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
                                  const float *mine, size_t n, float *all,
                                  const size_t *gets, lh_error *err)

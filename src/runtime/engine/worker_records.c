@@ -85,7 +85,7 @@ static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
 }
 
 /* Lists the run's schedule switches and notices: those of the journal if the
- * run may restart, else those of this rank. The caller releases the texts. */
+ * run may restart, else this rank's. The caller releases the texts. */
 static lh_status list_changes(const lhi_run_worker *w, lhi_journal_entries *out,
                               lh_error *err)
 {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A path between stages, and the summed durations of its messages. */
+/* A path between stages, and its messages' summed durations. */
 typedef struct path {
     lh_profile_path kind;
     uint32_t from, to; /* datacenters */

@@ -15,8 +15,8 @@ typedef struct lhi_plan_run {
     const lh_exec_options *exec;
 } lhi_plan_run;
 
-/* Makes the profile of a planned run from its mean durations `observed`, so
- * that the next plan uses measured times. Release with lh_profile_free(). */
+/* Makes a planned run's profile from its mean durations `observed`, so that the
+ * next plan uses measured times. Release with lh_profile_free(). */
 lh_status lhi_run_profile_make(const lhi_plan_run *run,
                                const lhi_observed_means *observed,
                                lh_profile **out, lh_error *err);

@@ -265,8 +265,8 @@ static bool has_operation(const lh_model *m, uint32_t k)
 }
 
 /* Sets again[i] to the bit set of activation parts that layer i recomputes
- * under an elastic plan, which selects single operations. LH_EUNSUPPORTED: the
- * operations of one part are recomputed in different numbers of layers. */
+ * under an elastic plan, which selects single operations. LH_EUNSUPPORTED: one
+ * part's operations are recomputed in different numbers of layers. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
