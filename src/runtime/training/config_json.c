@@ -20,8 +20,8 @@ static double get_epsilon(const lhi_checkpoint_options *o)
     return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
 }
 
-/* Returns the base of the rotary frequencies from the checkpoint options; 10000
- * if unset. */
+/* Returns the rotary frequencies' base from the checkpoint options; 10000 if
+ * unset. */
 static double get_theta(const lhi_checkpoint_options *o)
 {
     return o->rope_theta > 0 ? o->rope_theta : 10000;
@@ -210,7 +210,7 @@ static void add_gpt2(lhi_text *text, const lh_model *m,
                     m->ffn, m->layers, m->positions, o->dropout);
 }
 
-/* Writes the model as config.json into `text`, with the keys of its family in
+/* Writes the model as config.json into `text`, with its family's keys in
  * Hugging Face transformers. */
 static void add_all(lhi_text *text, const lh_model *m,
                     const lhi_checkpoint_options *o)

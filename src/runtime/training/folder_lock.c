@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Format in the first line of a lock file. */
+/* Format in a lock file's first line. */
 #define LOCK_FORMAT "lock/1"
 
 /* Maximum number of attempts to take a lock that other processes create and
@@ -54,8 +54,8 @@ struct lhi_folder_lock {
 
 /* --- lock file format --- */
 
-/* Formats the content of a lock file, JSON with the owner's host, process and
- * token; NULL: out of memory. The caller releases it with free(). */
+/* Formats a lock file's content, JSON with the owner's host, process and token;
+ * NULL: out of memory. The caller releases it with free(). */
 static char *format_owner(const owner *o)
 {
     const lhi_process *p = &o->process;
@@ -251,9 +251,8 @@ static owner_state find_owner_state(const existing_lock *f)
                : OWNER_ELSEWHERE;
 }
 
-/* Reads the state of the lock file at `path` into `f`: no lock (NO_LOCK), or
- * its owner, the owner's state, and whether its flock is held. f->fd stays
- * open. */
+/* Reads the lock file's state at `path` into `f`: no lock (NO_LOCK), or its
+ * owner, the owner's state, and whether its flock is held. f->fd stays open. */
 static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
 {
     f->verdict = NO_LOCK;
@@ -372,7 +371,7 @@ static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
     return status;
 }
 
-/* Acquires the lock of the checkpoint folder, also if its file was removed
+/* Acquires the checkpoint folder's lock, also if its file was removed
  * meanwhile; retries while other processes compete. */
 static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
 {

@@ -26,8 +26,8 @@ static holders find_holders(const lhi_train *train, const lhi_tensor *t)
                      experts ? o->expert_shard_of : o->shard_of};
 }
 
-/* Returns the number of ranks that have a slice or shard of the tensor: its
- * slices times its replicas. */
+/* Returns how many ranks have a slice or shard of the tensor: its slices times
+ * its replicas. */
 static uint32_t count_members(const holders *h)
 {
     return h->ranks * h->replicas;

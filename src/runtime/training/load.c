@@ -211,7 +211,7 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
-/* Returns the number of values in the largest full tensor (all slices together)
+/* Returns the value count in the largest full tensor (all slices together)
  * among this rank's chunks. */
 static size_t find_largest_tensor(const lhi_train *train)
 {
@@ -282,8 +282,7 @@ static bool is_missing_files(const char *folder)
 }
 
 /* Prints a remark for each auxiliary file (config.json, tokenizer) that differs
- * from its checksum in `state`. This is no error, since training reads none of
- * them. */
+ * from its checksum in `state`. This is no error, since training reads none. */
 static void check_auxiliary_files(const char *folder,
                                   const lhi_checkpoint_state *state,
                                   const lhi_remarks *remarks)

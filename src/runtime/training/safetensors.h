@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader for safetensors (github.com/huggingface/safetensors): eight bytes with
- * the length of a JSON header, the header, the values. */
+ * a JSON header's length, the header, the values. */
 #ifndef LHI_RUNTIME_TRAINING_SAFETENSORS_H
 #define LHI_RUNTIME_TRAINING_SAFETENSORS_H
 

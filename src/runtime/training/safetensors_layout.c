@@ -18,8 +18,8 @@ const char *const lhi_moment_suffixes[] = {".exp_avg", ".exp_avg_sq", NULL};
 const char *const lhi_delayed_suffixes[] = {".exp_avg", ".exp_avg_sq",
                                             ".late_grad", NULL};
 
-/* Appends the header entry of a float32 tensor, named with `suffix` and with
- * its values at byte offset `at` of the file's data, to the JSON text. */
+/* Appends a float32 tensor's header entry, named with `suffix` and with its
+ * values at byte offset `at` of the file's data, to the JSON text. */
 static void add_tensor(lhi_text *text, const lhi_checkpoint_tensor *t,
                        const char *suffix, uint64_t at)
 {

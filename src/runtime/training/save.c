@@ -297,7 +297,7 @@ static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
 }
 
 /* Opens the checkpoint's tensor file `name` in `folder` for writing, and
- * computes the offsets of its tensors; release with close_writer(). */
+ * computes its tensors' offsets; release with close_writer(). */
 static lh_status open_writer(const lhi_train *train, const char *folder,
                              const char *name, const char *const *suffixes,
                              writer *w, lh_error *err)

@@ -153,8 +153,8 @@ static uint32_t count_tally_entries(const lhi_train *train,
     return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, bucket);
 }
 
-/* Returns the number of values in one shard of a tensor slice with n values;
- * the last shard may have fewer. Shards of experts consist of whole checkpoint
+/* Returns the value count in one shard of a tensor slice with n values; the
+ * last shard may have fewer. Shards of experts consist of whole checkpoint
  * pieces or, if experts are sliced, whole tally entries. */
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n)
@@ -430,8 +430,8 @@ size_t lhi_train_tally_size(const lhi_train *train)
     return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
 }
 
-/* Returns the address of the losses in a tally (sums over ranks after a step);
- * they follow the sums of squared gradients. */
+/* Returns the losses' address in a tally (sums over ranks after a step); they
+ * follow the sums of squared gradients. */
 static double *get_losses(const lhi_train *train, double *tally)
 {
     const lhi_train_options *o = &train->o;

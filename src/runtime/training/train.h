@@ -98,7 +98,7 @@ typedef struct lhi_train_options {
                                const size_t *gets, lh_error *err);
     uint64_t steps;       /* entire run, for the learning-rate schedule */
     double rate;          /* peak learning rate */
-    double min_rate;      /* at the end of the decay */
+    double min_rate;      /* at the decay's end */
     uint64_t warmup;      /* steps of linear growth to `rate` */
     uint32_t rate_decay;  /* lh_rate_decay */
     uint64_t decay_steps; /* last steps, with decay; 0: all after the warm-up */
@@ -227,9 +227,9 @@ void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
                               lhi_train_bucket_kind bucket, const float *room,
                               float *array);
-/* Stores `sums`, the result of a reduce-scatter, as `range` of this rank's
- * gradient sums of a bucket; `adds`: adds them to the sums of earlier
- * microbatch groups. */
+/* Stores `sums`, a reduce-scatter's result, as `range` of this rank's gradient
+ * sums of a bucket; `adds`: adds them to the sums of earlier microbatch
+ * groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
@@ -283,8 +283,8 @@ typedef struct lhi_train_tied_pair {
     size_t n;
 } lhi_train_tied_pair;
 /* Returns the gradient of this rank's copy of a tied embedding, the buffer for
- * the gradient of the other copy, and the chunks of both; n is 0 if this rank
- * has no copy or both. */
+ * the other copy's gradient, and the chunks of both; n is 0 if this rank has no
+ * copy or both. */
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
 /* Returns a tally's size: numbers to sum over all ranks. Each entry is filled
@@ -394,8 +394,8 @@ typedef struct lhi_checkpoint_options {
     lhi_folder_lock *lock;
 } lhi_checkpoint_options;
 
-/* Returns the number of checksums in a checkpoint: for each model tensor one
- * for the weights, and one per moment and replica. */
+/* Returns the checksum count in a checkpoint: for each model tensor one for the
+ * weights, and one per moment and replica. */
 size_t lhi_train_count_checksums(const lhi_train *train);
 /* Begins a checkpoint of the current step, on one rank: creates its temporary
  * folder with all files at full size. All ranks then fill them by
@@ -427,8 +427,8 @@ void lhi_train_save_cancel(lhi_train *train,
  * values are undefined. */
 lh_status lhi_train_load(lhi_train *train, const char *path,
                          const lhi_checkpoint_options *options, lh_error *err);
-/* Lists the steps of the checkpoints in folder `path`, ascending, so that ranks
- * can agree on one. *n = 0, *steps NULL: `path` is itself a checkpoint. Release
+/* Lists the checkpoints' steps in folder `path`, ascending, so that ranks can
+ * agree on one. *n = 0, *steps NULL: `path` is itself a checkpoint. Release
  * with free(). LH_EINPUT: none exists. */
 lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
                          lh_error *err);

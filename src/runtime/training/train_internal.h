@@ -54,7 +54,7 @@ struct lhi_train {
     float *peer_gradient; /* the other end's gradient */
 };
 
-/* Returns the size of the full tensor, of which this rank may hold a slice. */
+/* Returns the full tensor's size, of which this rank may hold a slice. */
 static inline size_t lhi_count_full_values(const lhi_tensor *t)
 {
     return (size_t)t->rows * (t->columns ? t->columns : 1);
@@ -162,8 +162,8 @@ lh_status lhi_sync_folder(const char *path, lh_error *err);
  * "" if none, for the caller to remove once the parent folder is synced. */
 lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
                              lh_error *err);
-/* Lists the steps of the checkpoints in folder `path`, ascending, in
- * (*steps)[*n]; release with free(). */
+/* Lists the checkpoints' steps in folder `path`, ascending, in (*steps)[*n];
+ * release with free(). */
 lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
 

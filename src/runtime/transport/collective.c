@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives by direct messages: each member sends every other member's part
- * directly. That moves as many bytes as a ring, in one step instead of n - 1,
+ * directly. That moves as many bytes as a ring, in one step rather than n - 1,
  * and computes each sum in one place and one order. */
 #include "runtime/transport/transport.h"
 

@@ -32,7 +32,7 @@ typedef struct link {
     pthread_mutex_t lock;
     lhi_net_link rule;
     bool broken, in_turns;
-    /* Last finalised message: the end of its transfer, and its arrival. */
+    /* Last finalised message: its transfer's end, and its arrival. */
     int64_t free_ns, arrived_ns;
     uint64_t next_turn;  /* turn of order[head] */
     uint32_t head, tail; /* range of `order` in use */

@@ -68,8 +68,8 @@ bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
                          int64_t now_ns, bool *taken, int64_t *began_ns,
                          int64_t *arrived_ns, lh_error *err);
-/* Sleeps until the arrival time of the message in slot `slot` of emulated link
- * `i` is known, at most until until_ns. */
+/* Sleeps until the message's arrival time in slot `slot` of emulated link `i`
+ * is known, at most until until_ns. */
 void lhi_links_wait_known(lhi_links *table, uint32_t link, uint32_t slot,
                           int64_t until_ns);
 

@@ -29,7 +29,7 @@ void lhi_frame_mac_free(lhi_frame_mac *seal);
 typedef enum lhi_frame_mac_part {
     LHI_FRAME_MAC_HEADER, /* starts the next frame */
     LHI_FRAME_MAC_PAYLOAD,
-    LHI_FRAME_MAC_VOID /* instead of the payload's: the sender cancelled it */
+    LHI_FRAME_MAC_VOID /* rather than the payload's: the sender cancelled it */
 } lhi_frame_mac_part;
 
 /* Starts the MAC (authentication code) of a frame's header or payload. It

@@ -307,11 +307,11 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
 }
 
 /* Largest all-reduce in which every member sends all its values to all others
- * and sums locally: one step instead of two. */
+ * and sums locally: one step rather than two. */
 enum { DIRECT_REDUCE_VALUES = 1024 };
 
-/* Returns the number of values of member i when `n` values are divided evenly;
- * the first n % n_ranks members have one value more. */
+/* Returns the value count of member i when `n` values are divided evenly; the
+ * first n % n_ranks members have one value more. */
 static size_t get_share(size_t n, uint32_t n_ranks, uint32_t i)
 {
     return n / n_ranks + (i < n % n_ranks);

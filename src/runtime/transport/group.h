@@ -62,14 +62,14 @@ void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
  * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
 /* Returns the total emulated link time (latency plus transfer) of the group's
- * collectives so far, in ns; each collective counts it from the real arrival of
- * its last message. */
+ * collectives so far, in ns; each collective counts it from its last message's
+ * real arrival. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
 /* Returns the total duration in ns of all collectives of the group so far, with
  * waits for other members; of shifts begun by lhi_group_shift_begin(), only
  * from lhi_group_shift_end() on. */
 int64_t lhi_group_duration_ns(const lhi_group *group);
-/* Returns the number of collectives of the group so far. */
+/* Returns the collective count of the group so far. */
 uint64_t lhi_group_count_calls(const lhi_group *group);
 
 /* All-gather: member i contributes sizes[i] bytes; all members receive them in

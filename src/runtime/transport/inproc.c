@@ -87,8 +87,8 @@ static void copy_across(lhi_net_op *receive, lhi_net_op *send)
     lhi_op_done(send, LH_OK);
 }
 
-/* Main function of an endpoint's copy thread: copies queued large messages into
- * their receives until the endpoint closes. */
+/* Main function for an endpoint's copy thread: copies queued large messages
+ * into their receives until the endpoint closes. */
 static void *copy_thread_main(void *of)
 {
     inproc_endpoint *e = of;

@@ -38,10 +38,10 @@ static inline size_t lhi_frame_tail_bytes(const lhi_frame_mac *seals)
     return seals ? LHI_FRAME_MAC_BYTES : 0;
 }
 
-/* Writes the next bytes of a frame to socket `fd`: at most `most` bytes of
- * payload, plus header and MACs (authentication codes) where due; returns the
- * result of sendmsg(). A connection's frames must be sent one after the other,
- * because the MACs number them. */
+/* Writes a frame's next bytes to socket `fd`: at most `most` bytes of payload,
+ * plus header and MACs (authentication codes) where due; returns the result of
+ * sendmsg(). A connection's frames must be sent one after the other, because
+ * the MACs number them. */
 ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *frame, int fd,
                                  lhi_frame_mac *seals, size_t most);
 

@@ -7,7 +7,7 @@
  * A connection that has identified itself as a rank of this job (its handshake
  * has the digest of the job's name, which outsiders do not have) takes
  * precedence over those that have not. Identified connections may fill at most
- * half of the table, so that replayed handshakes cannot lock out others. */
+ * half the table, so that replayed handshakes cannot lock out others. */
 #ifndef LHI_RUNTIME_TRANSPORT_PENDING_CONNECTIONS_H
 #define LHI_RUNTIME_TRANSPORT_PENDING_CONNECTIONS_H
 
@@ -54,8 +54,8 @@ void lhi_pending_fini(lhi_pending_connections *pending);
 void lhi_pending_close_all(lhi_pending_connections *pending);
 
 /* Closes one pending connection to free a descriptor: the oldest that has not
- * identified itself or, if more than half of the table has, the oldest that
- * has. False: the table is empty. */
+ * identified itself or, if more than half the table has, the oldest that has.
+ * False: the table is empty. */
 bool lhi_pending_drop_oldest(lhi_pending_connections *pending);
 /* Removes the table entries of closed connections, whose fd is -1. */
 void lhi_pending_remove_closed(lhi_pending_connections *pending);

@@ -133,7 +133,7 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r,
     return status;
 }
 
-/* Main function of a rank process: runs the rank, sends report and result
+/* Main function for a rank process: runs the rank, sends report and result
  * through the pipe, and exits with 1 if that failed. */
 static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
                                  int pipe)

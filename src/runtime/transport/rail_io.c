@@ -19,8 +19,8 @@
 /* Bytes before a segment's data: header and authentication code. */
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
-/* Returns the entry of a ring buffer for segment number `number`; entries are
- * reused when the ring is full. */
+/* Returns a ring buffer's entry for segment number `number`; entries are reused
+ * when the ring is full. */
 static lhi_segment **get_ring_entry(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];

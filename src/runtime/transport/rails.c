@@ -59,8 +59,7 @@ static bool deliver_segment(lhi_rail_peer *p, const lhi_segment *g)
 }
 
 /* Writes a peer's received segments (numbered pieces of the stream) to the
- * local stream in order of their numbers, until one is missing or the stream is
- * full. */
+ * local stream by number, until one is missing or the stream is full. */
 static void deliver(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -229,8 +228,8 @@ static int64_t get_earlier(int64_t a_ns, int64_t b_ns)
 }
 
 /* Handles the timeouts of rail `k` (parallel connection) to a peer at now_ns:
- * reconnects it, sends a keep-alive frame or closes it. Returns the time of its
- * next timeout. */
+ * reconnects it, sends a keep-alive frame or closes it. Returns its next
+ * timeout's time. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
                                int64_t now_ns)
 {
@@ -407,7 +406,7 @@ static bool is_done(lhi_rails *s)
     return all || lhi_now_ns() > s->close_by_ns;
 }
 
-/* Main function of the rails' thread: moves data between the rank's local
+/* Main function for the rails' thread: moves data between the rank's local
  * streams and the rails (parallel connections) until all peers are done. */
 static void *thread_main(void *of)
 {
@@ -450,8 +449,8 @@ static void request_thread(lhi_rails *s, uint32_t what)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Closes the rails (parallel connections) and the local stream of a peer, and
- * frees its segments. */
+/* Closes a peer's rails (parallel connections) and local stream, and frees its
+ * segments. */
 static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
 {
     for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {

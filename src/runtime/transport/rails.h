@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rails: several connections to each peer, each between different addresses,
- * that form one stream. The stream survives unless all of them fail.
+ * that form one stream. The stream survives unless all fail.
  *
  * Each peer has a local socket pair: bytes written to one end emerge at the
  * peer's, in order and exactly once. In between, a thread cuts them into
@@ -63,8 +63,7 @@ lh_status lhi_rails_open(const lhi_rails_options *options, lhi_rails **out,
 void lhi_rails_close(lhi_rails *rails);
 
 /* Returns the next notice for the user about lost or restored rails, as a
- * sentence; false: no new notice. Only the connecting end of a rail has
- * notices. */
+ * sentence; false: no new notice. Only a rail's connecting end has notices. */
 bool lhi_rails_read_notice(lhi_rails *rails, char *text, size_t room);
 
 /* Statistics of the rails. */

@@ -137,8 +137,8 @@ static inline void lhi_rails_add_statistic(uint64_t *what, uint64_t n)
 /* ---- rail_io.c ---- */
 
 /* Makes the authenticated connection `fd` the rail number `rail` (parallel
- * connection) to a peer, in place of an earlier one. `shake`: its handshake,
- * from which its keys follow; answer_ns: time of the peer's answer. */
+ * connection) to a peer, replacing an earlier one. `shake`: its handshake, from
+ * which its keys follow; answer_ns: time of the peer's answer. */
 lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
                             int fd, const lhi_handshake *shake,
                             int64_t answer_ns, lh_error *err);

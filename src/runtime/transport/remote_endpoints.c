@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Maps the table of emulated links that rank 0 has created in a shared file;
- * `extra` has its location (callback of joining). */
+ * `extra` has its location (callback for joining). */
 static lh_status map_shared_links(void *context, const lhi_tcp_options *o,
                                   const lhi_tcp_extra *extra, lh_error *err)
 {
@@ -126,7 +126,7 @@ static void close_control(void *of)
 }
 
 /* All-gathers the ranks' UCX address records, `size` bytes each in `records`,
- * over the tcp control connections (callback of the UCX transport). */
+ * over the tcp control connections (callback for the UCX transport). */
 static lh_status exchange(void *context, void *records, size_t size,
                           lh_error *err)
 {

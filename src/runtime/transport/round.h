@@ -38,7 +38,7 @@ lh_status lhi_round_end(lhi_round *x, lh_status status,
 
 /* Computes out[k] as the sum over all members' values k, in member order: equal
  * on every member and transport. `mine` has the caller's n values, `others`
- * those of each other member in turn. `out` may be `mine`. */
+ * each other member's in turn. `out` may be `mine`. */
 void lhi_round_add(const lhi_net_group *group, const float *mine,
                    const float *others, size_t n, float *out);
 

@@ -533,7 +533,7 @@ static int64_t run_timers(stream *s, int64_t due_ns)
     return next_ns;
 }
 
-/* Main function of the communication thread: reads and writes frames, sends
+/* Main function for the communication thread: reads and writes frames, sends
  * keep-alives, and propagates failures. */
 static void *thread_main(void *of)
 {

@@ -19,7 +19,7 @@ typedef struct rank_thread {
     lh_error err;
 } rank_thread;
 
-/* Main function of a rank's thread: runs the rank `of` and stores its status
+/* Main function for a rank's thread: runs the rank `of` and stores its status
  * and result. */
 static void *thread_main(void *of)
 {

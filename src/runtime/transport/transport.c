@@ -18,8 +18,7 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
 }
 
 /* Records rank `rank`'s failure, reported by rank `from` (is_loss: the
- * rank was lost), with the message `text`; keeps only the first failure of a
- * run. */
+ * rank was lost), with the message `text`; keeps only a run's first failure. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         bool is_loss, const char *text)
 {

@@ -102,8 +102,8 @@ typedef struct lhi_net_link {
     double ns_per_byte;  /* 0: size has no effect */
 } lhi_net_link;
 
-/* In place of a link: a message within a device. In place of a turn: a message
- * that does not use turns. */
+/* As a link: a message within a device. As a turn: a message that does not use
+ * turns. */
 #define LHI_NET_NO_LINK UINT32_MAX
 #define LHI_NET_NO_TURN UINT64_MAX
 
@@ -192,7 +192,7 @@ const char *lhi_net_failure(const lhi_net *net);
  * does, or, if it was lost, the first of the others. */
 bool lhi_net_is_reporter(const lhi_net *net);
 /* Checks, after a failure, whether a rank was lost: killed, silent or
- * disconnected, without an error of its own. All other ranks agree. */
+ * disconnected, without its own error. All other ranks agree. */
 bool lhi_net_has_lost_rank(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
@@ -201,7 +201,7 @@ bool lhi_net_read_notice(lhi_net *net, char *text, size_t room);
 
 /* Returns this endpoint's own rank. */
 uint32_t lhi_net_rank(const lhi_net *net);
-/* Returns the number of ranks in the run. */
+/* Returns the rank count in the run. */
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 
 /* Sets a function that lhi_net_close() calls as release(of) once the endpoint
@@ -264,8 +264,8 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
 
 /* A rank's main function, in its own thread or process. It may return
  * malloc()ed text in *result (size in *size; NULL: none), also on failure. When
- * it returns, the endpoint is closed, with the release function of
- * lhi_net_set_release(); a failure ends the run everywhere. */
+ * it returns, the endpoint is closed, with lhi_net_set_release()'s release
+ * function; a failure ends the run everywhere. */
 typedef lh_status lhi_rank_main(lhi_net *net, void *context, char **result,
                                 size_t *size, lh_error *err);
 
@@ -316,7 +316,7 @@ typedef struct lhi_local_options {
      * stopped, has failed. 0: LHI_LOCAL_SILENCE_NS. */
     int64_t silence_ns;
     /* Receives whether the run failed because a rank was lost: killed, silent,
-     * or ended without an error of its own. May be NULL. */
+     * or ended without its own error. May be NULL. */
     bool *is_loss;
     /* The ranks have peers elsewhere: a rank whose process is stopped for the
      * silence is killed and counts as lost, since its peers here, which would

@@ -10,7 +10,7 @@
 /* Interval at which a sleeping rank checks for a failed run. */
 #define LHI_NET_POLL_NS INT64_C(150000000)
 
-/* In place of a reporting rank: this rank observed the failure. */
+/* As a reporting rank: this rank observed the failure. */
 #define LHI_NET_OBSERVED UINT32_MAX
 
 enum {
@@ -33,7 +33,7 @@ typedef struct lhi_failure {
  * failure remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
 /* Sets the failure of `rank` like lhi_failure_set(), as a loss: it was killed,
- * silent or disconnected, without an error of its own. */
+ * silent or disconnected, without its own error. */
 void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
                           const char *reason);
 /* Sets the run's failure that rank `from` reported, `is_loss`: of a lost rank;
@@ -88,8 +88,8 @@ void lhi_op_done(lhi_net_op *op, lh_status status);
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                              uint64_t turn, lh_error *err);
 
-/* Fills `err` with the run's failure and returns its status, the result of
- * every later call. */
+/* Fills `err` with the run's failure and returns its status, every later call's
+ * result. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
 /* Fails the run because a message from rank `from` with tag `tag` and its

@@ -382,7 +382,7 @@ static void run_timers(lhi_ucx *u, int64_t due_ns)
     }
 }
 
-/* Main function of the communication thread: progresses UCX, handles frames,
+/* Main function for the communication thread: progresses UCX, handles frames,
  * runs timers, and sleeps until the next event. */
 static void *thread_main(void *of)
 {
@@ -549,7 +549,7 @@ static lh_status write_record(lhi_ucx *u, lhi_ucx_record *mine, lh_error *err)
     return status;
 }
 
-/* Error callback of a UCX endpoint: records the loss of its peer. */
+/* Error callback for a UCX endpoint: records its peer's loss. */
 static void endpoint_lost(void *of, ucp_ep_h ep, ucs_status_t status)
 {
     lhi_ucx *u = of;

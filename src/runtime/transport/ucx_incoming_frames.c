@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames that arrive over UCX: receives them in order of arrival and handles
- * them by kind. */
+/* Frames that arrive over UCX: receives them in arrival order and handles them
+ * by kind. */
 #include "runtime/transport/ucx_internal.h"
 
 #ifdef LHI_HAVE_UCX

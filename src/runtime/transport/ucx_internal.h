@@ -26,7 +26,7 @@ _Static_assert(LHI_NET_MAX_RANKS <= 1 << LHI_UCX_TAG_RANK_BITS,
 typedef struct lhi_ucx lhi_ucx;
 typedef struct lhi_ucx_request lhi_ucx_request;
 
-/* An incoming frame, in order of arrival. */
+/* An incoming frame, in arrival order. */
 typedef struct lhi_ucx_incoming_frame {
     struct lhi_ucx_incoming_frame *next;
     lhi_ucx *of;
@@ -68,7 +68,7 @@ struct lhi_ucx {
 /* Starts receiving all frames that have arrived; discards other messages. The
  * caller holds the lock, or the communication thread has ended. */
 lh_status lhi_ucx_receive_frames(lhi_ucx *u, lh_error *err);
-/* Receives frames and handles the complete ones in order of arrival. An invalid
+/* Receives frames and handles the complete ones in arrival order. An invalid
  * frame sets the run's failure. The caller holds the lock. */
 void lhi_ucx_handle_frames(lhi_ucx *u);
 

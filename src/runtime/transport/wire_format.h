@@ -54,7 +54,7 @@ void lhi_frame_write(const lhi_frame *frame,
  * names the field. */
 lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
                          lhi_frame *out, lh_error *err);
-/* Returns the number of payload bytes that follow a frame's header. */
+/* Returns how many payload bytes follow a frame's header. */
 uint64_t lhi_frame_payload(const lhi_frame *frame);
 
 /* Kinds of rail frames (rails.h). */
