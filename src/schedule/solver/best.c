@@ -35,8 +35,8 @@ uint32_t lh_n_schedulers(void)
     return lh_n_methods() + 1;
 }
 
-/* Returns scheduler name number i: the names of the methods, then "optimal",
- * then "auto"; static storage. NULL: no such number. */
+/* Returns scheduler name number i: the methods' names, then "optimal", then
+ * "auto"; static storage. NULL: no such number. */
 const char *lh_scheduler_name(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
@@ -146,9 +146,9 @@ static lh_status take_best_method(choice_state *k, const lh_solution *s,
     return status == LH_EINFEASIBLE ? LH_OK : status;
 }
 
-/* Runs the exact search and returns its schedule, or that of a method if this
- * is faster. Fails if the problem is infeasible or no schedule is found within
- * the effort limit. */
+/* Runs the exact search and returns its schedule, or a method's if this is
+ * faster. Fails if the problem is infeasible or no schedule is found within the
+ * effort limit. */
 static lh_status run_optimal(choice_state *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -344,7 +344,7 @@ lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
     return status;
 }
 
-/* Frees the schedule and the other contents of a scheduler result. */
+/* Frees the schedule and a scheduler result's other contents. */
 void lh_scheduler_result_fini(lh_scheduler_result *best)
 {
     if (!best)

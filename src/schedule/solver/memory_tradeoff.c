@@ -114,8 +114,8 @@ static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit,
     return status;
 }
 
-/* Returns in *out the memory limit that a schedule requires: the largest peak
- * of a device. */
+/* Returns in *out the memory limit that a schedule requires: a device's largest
+ * peak. */
 static lh_status compute_required_limit(const tradeoff_state *t,
                                         const lh_schedule *schedule,
                                         int64_t *out, lh_error *err)
@@ -363,7 +363,7 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
     return compute_granularity(t, err);
 }
 
-/* Frees the arrays of a memory-time computation, but not the struct itself. */
+/* Frees a memory-time computation's arrays, but not the struct itself. */
 static void free_state(tradeoff_state *t)
 {
     free(t->held);

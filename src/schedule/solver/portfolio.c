@@ -79,8 +79,8 @@ typedef struct portfolio {
     uint32_t width;    /* of the next beams */
     uint64_t beams_at; /* effort at which they run next */
     uint64_t allow;
-    uint64_t round_end; /* effort at the end of the last round */
-    int64_t low, high;  /* units, at the start of the round */
+    uint64_t round_end; /* effort at the last round's end */
+    int64_t low, high;  /* units, at the round's start */
     bool gained, improved;
     bool refuted; /* deadlines near the bound were tried */
     lh_error *err;
@@ -96,8 +96,7 @@ typedef struct portfolio {
 
 /* --- tasks ---------------------------------------------------------------- */
 
-/* Returns about the mean duration of an operation in job-shop time, at least 1.
- * */
+/* Returns about an operation's mean duration in job-shop time, at least 1. */
 static int64_t compute_mean_time(const lhi_shop *s)
 {
     int64_t mean = 0;
@@ -264,8 +263,8 @@ lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units,
 }
 
 /* Returns a deadline between `first` (the first one to search for) and the
- * incumbent, in job-shop units. It is a sixth, a third or half of the way, in
- * turn by round. */
+ * incumbent, in job-shop units. It is a sixth, a third or half the way, in turn
+ * by round. */
 static int64_t get_between_deadline(const portfolio *x, int64_t first)
 {
     static const int64_t parts[] = {6, 3, 2};
@@ -273,8 +272,8 @@ static int64_t get_between_deadline(const portfolio *x, int64_t first)
     return from + (x->high - 1 - from) / parts[x->number % 3];
 }
 
-/* Returns the bytes that searches may use: the memory that the lattices (graphs
- * of machine states) do not use, at most half of the total. */
+/* Returns the bytes that searches may use: the memory that the lattices
+ * (machine state graphs) do not use, at most half the total. */
 static size_t get_search_memory(const lhi_solver *r)
 {
     const size_t room = r->o.memory / 2, taken = r->windows->used;
@@ -504,7 +503,7 @@ static lh_status refute(portfolio *x)
     return LH_OK;
 }
 
-/* Allocates the tasks of a round, each with its own arena. */
+/* Allocates a round's tasks, each with its own arena. */
 static lh_status make_tasks(portfolio *x, lh_error *err)
 {
     lhi_solver *r = x->r;
@@ -589,8 +588,8 @@ static lh_status run_large_neighbourhood(portfolio *x)
     return LH_OK;
 }
 
-/* Runs the main loop of the portfolio: each round solves reduced problems,
- * refutes deadlines, runs searches, and improves the incumbent. */
+/* Runs the portfolio's main loop: each round solves reduced problems, refutes
+ * deadlines, runs searches, and improves the incumbent. */
 static lh_status run_rounds(portfolio *x)
 {
     lhi_solver *r = x->r;

@@ -38,7 +38,7 @@ static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
         r, r->found, time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
-/* Improves the best schedule of the methods, or the caller's initial one, by
+/* Improves the methods' best schedule, or the caller's initial one, by
  * justification (list scheduling backward and forward in time) for a short
  * time. */
 static lh_status justify_best(lhi_solver *r, lh_error *err)
@@ -69,7 +69,7 @@ static bool should_bound_first(const lhi_solver *r)
            lhi_shop_has_single_chunks(r->shop);
 }
 
-/* Builds schedules by dispatching in order of due dates, and offers them to the
+/* Builds schedules by dispatching in due-date order, and offers them to the
  * solver. The due dates are the latest ends for several deadlines from the
  * lower bound up. */
 static lh_status run_dispatch(lhi_solver *r, lh_error *err)
@@ -103,8 +103,8 @@ static lh_status run_dispatch(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* Tunes the parameters of a dispatching rule for `ticks` of work, and offers
- * the best schedule to the solver. */
+/* Tunes a dispatching rule's parameters for `ticks` of work, and offers the
+ * best schedule to the solver. */
 static lh_status run_tuning(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     lhi_tuning_options how = {.seed = r->o.seed,
@@ -160,8 +160,8 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Builds the job shop, the machine orders and the improvement engines of the
- * solver; r->shop stays NULL if the pipeline is unsupported. */
+/* Builds the job shop, the machine orders and the solver's improvement engines;
+ * r->shop stays NULL if the pipeline is unsupported. */
 static lh_status make_shop(lhi_solver *r, lh_error *err)
 {
     lh_error why = {0};

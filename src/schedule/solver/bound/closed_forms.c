@@ -13,9 +13,9 @@
 
 /* Per-chunk times without any waiting. `head_f`, `head_d`: earliest start of
  * its first F or D, including preceding all-gathers; `round`: from the end of
- * any F to the start of its D; `tail_f`, `tail_d`: from the end of an F or D to
- * the end of all work that must follow. With a joint backward, D stands for B
- * and W is 0. */
+ * any F to its D's start; `tail_f`, `tail_d`: from the end of an F or D to the
+ * end of all work that must follow. With a joint backward, D stands for B and W
+ * is 0. */
 typedef struct path_times {
     int64_t *head_f, *head_d, *round, *tail_f, *tail_d;
 } path_times;

@@ -336,8 +336,8 @@ typedef struct path_context {
     uint32_t first_op[MAX_STREAMS];
 } path_context;
 
-/* Prepares a traversal of a lattice (graph of a machine's states) under the
- * current windows (earliest starts and latest ends). */
+/* Prepares a traversal of a lattice (machine state graph) under the current
+ * windows (earliest starts and latest ends). */
 static path_context make_path_context(const lhi_lattice *l,
                                       const lhi_windows *w, lhi_budget *budget)
 {
@@ -477,9 +477,9 @@ static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
     }
 }
 
-/* Runs the forward and the backward pass over a lattice (graph of a machine's
- * states), with `use` as in run_backward(). Returns false if no order exists,
- * or if stopped. */
+/* Runs the forward and the backward pass over a lattice (machine state graph),
+ * with `use` as in run_backward(). Returns false if no order exists, or if
+ * stopped. */
 static bool run_both(const path_context *y, lhi_windows *w, use_step *use)
 {
     run_forward(y);

@@ -15,24 +15,24 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
 lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
                                            uint32_t machine, size_t room,
                                            lhi_budget *budget, bool *no_memory);
-/* Frees a lattice (graph of a machine's states); NULL is allowed. */
+/* Frees a lattice (machine state graph); NULL is allowed. */
 void lhi_lattice_free(lhi_lattice *lattice);
 
 /* The following functions check the time limit but spend no budget. */
 
 /* Computes the windows new_r (earliest start) and new_e (latest end) of the
- * machine's operations over all orders in the lattice (graph of a machine's
- * states); false: no order exists. If stopped by time it returns true and the
- * results are undefined. */
+ * machine's operations over all orders in the lattice (machine state graph);
+ * false: no order exists. If stopped by time it returns true and the results
+ * are undefined. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
-/* Copies the lattice (graph of a machine's states) without the states that no
- * order within the time windows passes; NULL: out of memory or time. */
+/* Copies the lattice (machine state graph) without the states that no order
+ * within the time windows passes; NULL: out of memory or time. */
 lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice, lhi_windows *windows,
                                lhi_budget *budget);
 /* Computes last[state], the latest time at which each state of the lattice
- * (graph of a machine's states) may be left so that all time windows are met;
- * below 0: unreachable. False: no order exists, or out of time. */
+ * (machine state graph) may be left so that all time windows are met; below 0:
+ * unreachable. False: no order exists, or out of time. */
 bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
                                 lhi_windows *windows, int64_t *last,
                                 lhi_budget *budget);

@@ -92,8 +92,8 @@ static bool shave_machine(shaver *a, uint32_t m)
 }
 
 /* Shaves (narrows time windows by refuting their ends) all machines that have a
- * lattice (graph of a machine's states), until nothing changes or the budget
- * ends; false: the deadline is refuted. */
+ * lattice (machine state graph), until nothing changes or the budget ends;
+ * false: the deadline is refuted. */
 static bool shave(shaver *a)
 {
     const lhi_shop *s = a->w->shop;

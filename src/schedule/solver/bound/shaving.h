@@ -11,7 +11,7 @@
  * left a deadline open, for about `ticks`. It tightens how many operations of
  * one stream may precede an operation of another. The windows hold until the
  * next lhi_windows_set(). *open = false: no schedule meets the deadline.
- * Machines without a lattice (graph of a machine's states) are skipped. */
+ * Machines without a lattice (machine state graph) are skipped. */
 lh_status lhi_shaving_run(lhi_windows *windows, uint64_t ticks,
                           lhi_budget *budget, bool *open, lh_error *err);
 

@@ -105,8 +105,8 @@ void lhi_windows_set_max_states(lhi_windows *w, size_t states)
         w->too_large[m] = FAR;
 }
 
-/* Returns the approximate memory in bytes of a lattice (graph of a machine's
- * states); NULL: 0. */
+/* Returns the approximate memory in bytes of a lattice (machine state graph);
+ * NULL: 0. */
 static size_t count_lattice_bytes(const lhi_lattice *l)
 {
     return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
@@ -252,7 +252,7 @@ static void drop_pruned(lhi_windows *w, uint32_t m)
     w->pruned[m] = NULL;
 }
 
-/* Frees the pruned lattices (graphs of machine states) that hold for deadlines
+/* Frees the pruned lattices (machine state graphs) that hold for deadlines
  * shorter than `deadline` only. */
 static void drop_stale_pruned(lhi_windows *w, int64_t deadline)
 {
@@ -480,9 +480,9 @@ static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
     }
 }
 
-/* Tightens the time windows of a machine without a lattice (graph of a
- * machine's states) by Jackson's preemptive schedule and by the operations that
- * must precede each operation; false: no order exists. */
+/* Tightens the time windows of a machine without a lattice (machine state
+ * graph) by Jackson's preemptive schedule and by the operations that must
+ * precede each operation; false: no order exists. */
 static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -510,8 +510,8 @@ const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *w, uint32_t m)
 }
 
 /* Tightens the windows (earliest start, latest end) of machine m's operations
- * to the orders in its lattice (graph of a machine's states); false: no order
- * exists. Changes nothing if stopped. */
+ * to the orders in its lattice (machine state graph); false: no order exists.
+ * Changes nothing if stopped. */
 static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -577,9 +577,8 @@ static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
     return true;
 }
 
-/* Builds a lattice (graph of a machine's states) that is valid only for
- * `deadline`, for a machine whose full lattice is too large. Returns true on
- * success. */
+/* Builds a lattice (machine state graph) that is valid only for `deadline`, for
+ * a machine whose full lattice is too large. Returns true on success. */
 static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
                                   lhi_budget *budget)
 {

@@ -53,30 +53,28 @@ typedef struct lhi_windows {
 } lhi_windows;
 
 /* Creates windows, the earliest start and latest end of each operation. `room`:
- * maximum bytes for lattices (graphs of machine states); deadline lattices may
- * use half as much again. `*impossible`: a device for whose memory no order
- * exists, otherwise NONE. */
+ * maximum bytes for lattices (machine state graphs); deadline lattices may use
+ * half as much again. `*impossible`: a device for whose memory no order exists,
+ * otherwise NONE. */
 lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
                            lhi_windows **out, uint32_t *impossible,
                            lh_error *err);
-/* Frees the time windows' lattices (graphs of machine states); NULL is allowed.
- * */
+/* Frees the time windows' lattices (machine state graphs); NULL is allowed. */
 void lhi_windows_free(lhi_windows *windows);
 
 /* Sets the maximum number of states (default 100000) in a deadline lattice,
  * which is built for a machine without a full lattice. */
 void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
 
-/* Creates time windows that share the lattices (graphs of machine states) of
+/* Creates time windows that share the lattices (machine state graphs) of
  * `from`, which must not change while they are in use. They build no lattices
  * and skip pruned ones if the deadline exceeds theirs. They live in `mem` and
  * need no lhi_windows_free() */
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                                   lhi_windows **out, lh_error *err);
-/* Copies the pointers to the lattices (graphs of machine states) that `from`
- * uses at present to `w`, which shares them. Call it after they have changed.
- * */
+/* Copies the pointers to the lattices (machine state graphs) that `from` uses
+ * at present to `w`, which shares them. Call it after they have changed. */
 void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
 /* Computes the time windows of all operations if the schedule has to end by
@@ -85,8 +83,8 @@ void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
 /* Computes the time windows as lhi_windows_set() does (false: no schedule meets
- * `deadline`), but builds no further lattices (graphs of machine states) once
- * one is too large. Windows without it are weaker, so it ends early. */
+ * `deadline`), but builds no further lattices (machine state graphs) once one
+ * is too large. Windows without it are weaker, so it ends early. */
 bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
                               lhi_budget *budget);
 

@@ -8,8 +8,8 @@
 #include "schedule/solver/model/machine_orders.h"
 
 /* Runs a beam search. `windows`: set for the deadline and not refuted. Every
- * machine with streams needs a lattice (graph of a machine's states) and none
- * may follow another; otherwise *ok is false. Keeps at most `width` partial
+ * machine with streams needs a lattice (machine state graph) and none may
+ * follow another; otherwise *ok is false. Keeps at most `width` partial
  * schedules, or as many as fit into `room` bytes. *ok: `out` has the orders for
  * a schedule within the deadline */
 lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,

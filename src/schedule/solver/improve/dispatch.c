@@ -67,8 +67,8 @@ static void choose_operation(dispatcher *d, uint32_t machine)
     lhi_earliest_machine_set_end(&d->first, machine, best == NONE ? FAR : end);
 }
 
-/* Runs operation o as early as possible, which sets its end, and updates the
- * ready times of its successors. */
+/* Runs operation o as early as possible, which sets its end, and updates its
+ * successors' ready times. */
 static void run_op(dispatcher *d, uint32_t o)
 {
     const lhi_shop *s = d->s;
@@ -92,8 +92,8 @@ static void run_op(dispatcher *d, uint32_t o)
     }
 }
 
-/* Runs all operations in order of time, by due date on each machine; false:
- * memory limits block all machines. */
+/* Runs all operations in time order, by due date on each machine; false: memory
+ * limits block all machines. */
 static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;

@@ -518,8 +518,8 @@ static void perturb_parameter(lhi_inserter *a)
         a->now.shift = !a->now.shift;
 }
 
-/* Copies the parameters of an insertion run from `from` to `to`, whose arrays
- * have the same size. */
+/* Copies an insertion run's parameters from `from` to `to`, whose arrays have
+ * the same size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -531,8 +531,8 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
 
 /* --- annealing ------------------------------------------------------------ */
 
-/* Stores the orders of the last schedule, whose objective is `time`, in `best`
- * if that is less than *best_time (< 0: none), and updates *best_time. */
+/* Stores the last schedule's orders, whose objective is `time`, in `best` if
+ * that is less than *best_time (< 0: none), and updates *best_time. */
 static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
                         int64_t *best_time)
 {
@@ -550,7 +550,7 @@ static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
     lhi_machine_orders_copy(best, orders);
 }
 
-/* Resets all insertion parameters to 0, as the start of an annealing cycle, and
+/* Resets all insertion parameters to 0, as an annealing cycle's start, and
  * evaluates them; returns the objective in job-shop time. */
 static int64_t begin_cycle(lhi_inserter *a)
 {
@@ -617,8 +617,8 @@ const int64_t *lhi_inserter_get_ends(const lhi_inserter *a)
 
 /* --- construction --------------------------------------------------------- */
 
-/* Lists the streams (passes of one kind on one chunk, messages of one route)
- * that a microbatch passes, in order. */
+/* Lists the streams (same-kind passes on one chunk, messages on one route) that
+ * a microbatch passes, in order. */
 static void find_path(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forward-backward improvement (Valls, Ballestin and Quintanilla,
- * "Justification and RCPSP: a technique that pays", 2005) with active instead
- * of serial schedules. Operations that start late in a schedule go first in one
- * built from the end; operations that start early in that one go first in one
- * built from the beginning. Each time the due dates are perturbed slightly:
+ * "Justification and RCPSP: a technique that pays", 2005) with active rather
+ * than serial schedules. Operations that start late in a schedule go first in
+ * one built from the end; operations that start early in that one go first in
+ * one built from the beginning. Each time the due dates are perturbed slightly:
  * everywhere or in a time interval, per operation or per stream. */
 #include "schedule/solver/improve/justification.h"
 

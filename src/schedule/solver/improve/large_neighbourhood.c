@@ -154,10 +154,10 @@ static int64_t get_diversification_target(const lhi_solver *r)
 }
 
 /* Computes the time windows for the longest deadline that the search may
- * target, which with full lattices (graphs of machine states) is slightly above
- * the best makespan. Then shifts them to `units`. Large lattices take much
- * longer than a subproblem, so later calls mostly only shift. False: the
- * deadline is refuted. */
+ * target, which with full lattices (machine state graphs) is slightly above the
+ * best makespan. Then shifts them to `units`. Large lattices take much longer
+ * than a subproblem, so later calls mostly only shift. False: the deadline is
+ * refuted. */
 static bool set_windows(lns_run *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -232,7 +232,7 @@ static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
 }
 
 /* Adapts the neighbourhood sizes to the outcome of subproblem `i`, makes its
- * schedule the current one and offers it to the solver. Merge function of a
+ * schedule the current one and offers it to the solver. Merge function for a
  * batch, called in task order; leaves *last unchanged. */
 static lh_status merge_subproblem(void *context, uint32_t i,
                                   const lhi_batch_task *piece, bool *last,
@@ -357,7 +357,7 @@ static void target_diversification(lns_run *all)
     state->n_failed = 0;
 }
 
-/* Runs the main loop of the large-neighbourhood search for `ticks` of work. */
+/* Runs the large-neighbourhood search's main loop for `ticks` of work. */
 static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks,
                                        lh_error *err)
 {
@@ -400,8 +400,8 @@ static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates one subproblem per parallel task, each with time windows of its
- * own. */
+/* Allocates one subproblem per parallel task, each with its own time
+ * windows. */
 static lh_status make_subproblems(lns_run *all, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = all->r->shop;

@@ -80,8 +80,8 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Allocates the state of one beam search per task in `pieces`; with several
- * tasks each has windows (earliest start, latest end) of its own. */
+/* Allocates one beam search's state per task in `pieces`; with several tasks
+ * each has windows (earliest start, latest end) of its own. */
 static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
                             lh_error *err)
 {

@@ -40,8 +40,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 }
 
 /* Offers the schedule of insertion task `i` to the solver if the task improved
- * it. Merge function of a batch, called in task order; leaves *last unchanged.
- * */
+ * it. Merge function for a batch, called in task order; leaves *last
+ * unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)

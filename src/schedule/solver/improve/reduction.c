@@ -113,8 +113,8 @@ typedef struct extension {
 } extension;
 
 /* Returns the start of operation number x of a stream in extension `k`. The
- * extension turns a schedule with fewer microbatches into one with all of them
- * by repeating one period. */
+ * extension turns a schedule with fewer microbatches into one with all by
+ * repeating one period. */
 static int64_t get_extended_start(const lhi_shop *s, const extension *k,
                                   uint32_t stream, uint32_t x)
 {
@@ -255,10 +255,9 @@ static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
-/* Extends a schedule with fewer microbatches to all of them by repeating a
- * period. Tries each first microbatch of the period in the range of task `i`,
- * and three time shifts per repetition (low, median, high). Task of a parallel
- * batch. */
+/* Extends a schedule with fewer microbatches to all by repeating a period.
+ * Tries each first microbatch of the period in the range of task `i`, and three
+ * time shifts per repetition (low, median, high). Task of a parallel batch. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     const extension_batch *a = context;
@@ -278,7 +277,7 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 }
 
 /* Keeps the best makespan of extension task `i` and offers its schedule to the
- * solver if it improves the incumbent. Merge function of a batch, called in
+ * solver if it improves the incumbent. Merge function for a batch, called in
  * task order; leaves *last unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
@@ -328,8 +327,8 @@ static lh_status extend_by_period(extension_batch *a, const extension *problem,
     return LH_OK;
 }
 
-/* Extends the schedule with m microbatches to all of them by repeating each
- * possible period (number of consecutive microbatches). */
+/* Extends the schedule with m microbatches to all by repeating each possible
+ * period (number of consecutive microbatches). */
 static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;

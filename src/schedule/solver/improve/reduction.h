@@ -26,7 +26,7 @@ struct lhi_reduction {
  * microbatches, FIFO links, or other restrictions. Release with
  * lhi_reduction_free(), because its schedules are not in the arena. */
 lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err);
-/* Frees the schedules of the reduced problems; NULL is allowed. */
+/* Frees the reduced problems' schedules; NULL is allowed. */
 void lhi_reduction_free(lhi_reduction *fewer);
 
 /* Solves the pipeline with fewer microbatches for a while, in increasing size,
@@ -35,7 +35,7 @@ void lhi_reduction_free(lhi_reduction *fewer);
 lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err);
 
 /* Raises the tails (time that must follow) of chunk 0's forwards in the
- * solver's job shop to the lower bounds of the reduced problems. */
+ * solver's job shop to the reduced problems' lower bounds. */
 void lhi_reduction_raise_tails(lhi_solver *r);
 /* Offers schedules to the solver that extend the best known ones with fewer
  * microbatches by repeating their steady state, for `ticks` of work. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dispatching rules with a few parameters, and a search over those. Steady
  * schedules with many microbatches need few: an offset per stream added to its
- * due dates, and a maximum number of activations per chunk. One evaluation is a
- * pass over all operations, but one step changes the whole schedule. */
+ * due dates, and a maximum activation count per chunk. One evaluation is a pass
+ * over all operations, but one step changes the whole schedule. */
 #include "schedule/solver/improve/rule_tuning.h"
 
 #include "schedule/pipeline/pipeline_internal.h"
@@ -113,8 +113,8 @@ static void choose_operation(tuner *a, uint32_t machine)
     lhi_earliest_machine_set_end(&a->first, machine, best == NONE ? FAR : end);
 }
 
-/* Runs operation o as early as possible and updates the ready times of its
- * successors. */
+/* Runs operation o as early as possible and updates its successors' ready
+ * times. */
 static void run_op(tuner *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -185,8 +185,8 @@ static int64_t evaluate(tuner *a)
 
 /* --- parameters ----------------------------------------------------------- */
 
-/* Copies the parameters of the dispatching rule from `from` to `to`, whose
- * arrays have the same size. */
+/* Copies the dispatching rule's parameters from `from` to `to`, whose arrays
+ * have the same size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -243,9 +243,8 @@ static void perturb(tuner *a)
             a->now.offset[i] += by;
 }
 
-/* Searches the parameters of the dispatching rule by simulated annealing.
- * Stores a better schedule's orders in `best` and its objective in *best_time.
- * */
+/* Searches the dispatching rule's parameters by simulated annealing. Stores a
+ * better schedule's orders in `best` and its objective in *best_time. */
 static void search_parameters(tuner *a, lhi_machine_orders *best,
                               int64_t *best_time, const lhi_tuning_options *how,
                               lhi_budget *budget)
@@ -279,7 +278,7 @@ static void search_parameters(tuner *a, lhi_machine_orders *best,
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Derives from the job shop, per stream, the inputs of the dispatching rule:
+/* Derives from the job shop, per stream, the dispatching rule's inputs:
  * precedence rules, the W that releases each F's memory, the memory to reserve
  * for later chunks, and initial parameters. */
 static void read_rules(tuner *a)

@@ -13,9 +13,9 @@ typedef struct lhi_tuning_options {
     int64_t target; /* stop at this objective */
 } lhi_tuning_options;
 
-/* Tunes the parameters of a dispatching rule by simulated annealing. If better
- * than *best_time (< 0: any), stores the orders in `best` and updates
- * *best_time, as from lhi_machine_orders_evaluate(). */
+/* Tunes a dispatching rule's parameters by simulated annealing. If better than
+ * *best_time (< 0: any), stores the orders in `best` and updates *best_time, as
+ * from lhi_machine_orders_evaluate(). */
 lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
                               const lhi_tuning_options *how, lhi_budget *budget,
                               lhi_arena *mem, lh_error *err);

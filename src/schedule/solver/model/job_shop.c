@@ -41,7 +41,7 @@ static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
     return s->n_machines++;
 }
 
-/* Adds a stream (all passes of one kind on one chunk, or a route's
+/* Adds a stream (all same-kind passes on one chunk, or a route's
  * messages) with `count` operations to the machine added last. `per`:
  * operations per microbatch. Returns its index. */
 static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
@@ -166,8 +166,8 @@ static bool occupies_link(const builder *m, uint32_t c, uint32_t r)
 }
 
 /* Adds the collectives that occupy link resource r as operations to the machine
- * added last, one per piece (slice of a collective). A collective on several
- * links has operations on each of them. That these run at the same times is
+ * added last, one per piece (collective slice). A collective on several links
+ * has operations on each of them. That these run at the same times is
  * relaxed. */
 static void add_shared_collectives(builder *m, uint32_t r)
 {
@@ -198,8 +198,8 @@ static bool carries_collectives(const builder *m, uint32_t r)
 
 /* Decides whether collectives on links shared with messages become operations
  * of the link machines: only if there are not too many pieces (slices of
- * collectives). Otherwise each device gets a link of its own for them, which is
- * a relaxation. */
+ * collectives). Otherwise each device gets its own link for them, which is a
+ * relaxation. */
 static void find_shared_links(builder *m)
 {
     const lh_pipeline *p = m->p;
@@ -430,7 +430,7 @@ static void add_memory(builder *m, uint32_t c)
 }
 
 /* Adds precedence arcs for collectives that are operations: of data-parallel
- * links that are machines of their own, or of links with messages. */
+ * links that are their own machines, or of links with messages. */
 static void add_collectives(builder *m)
 {
     lhi_shop *s = m->s;

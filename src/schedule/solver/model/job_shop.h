@@ -12,8 +12,8 @@
 #include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
 
-/* In place of an index: none. A time later than any schedule; sums of four fit
- * into 64 bits. */
+/* As an index: none. A time later than any schedule; sums of four fit into 64
+ * bits. */
 #define NONE UINT32_MAX
 #define FAR (INT64_MAX / 4)
 
@@ -28,7 +28,7 @@ typedef enum lhi_stream_kind {
     LHI_SCATTER,
 } lhi_stream_kind;
 
-/* A chain of operations of one kind and chunk. */
+/* A chain of same-kind operations on one chunk. */
 typedef struct lhi_stream {
     lhi_stream_kind kind;
     uint32_t chunk, machine;
@@ -111,7 +111,7 @@ lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                                 lh_solve_objective objective, lhi_arena *mem,
                                 lhi_shop **out, lh_error *err);
 
-/* Builds the precedence rules between streams (passes of one kind on one chunk)
+/* Builds the precedence rules between streams (same-kind passes on one chunk)
  * of the same machine: which operations must precede which. For the
  * construction of a job shop only. */
 lh_status lhi_shop_make_rules(lhi_shop *shop, lh_error *err);
@@ -135,7 +135,7 @@ lh_status lhi_shop_read_orders(const lhi_shop *shop,
                                const lh_schedule *schedule,
                                uint32_t *const *orders, bool *fits,
                                lh_error *err);
-/* Returns the number of operations on a machine. */
+/* Returns the operation count on a machine. */
 uint32_t lhi_machine_count_operations(const lhi_shop *shop, uint32_t machine);
 
 #endif

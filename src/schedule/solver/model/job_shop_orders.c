@@ -206,7 +206,7 @@ static bool append_piece(order_reader *f, const lh_timeline *timeline,
 }
 
 /* Appends the messages and pieces (slices of collectives) of the timeline to
- * the links' orders, in order of departure; false: they do not match the job
+ * the links' orders, in departure order; false: they do not match the job
  * shop. */
 static bool append_messages(order_reader *f, const lh_timeline *timeline)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Precedence rules between the streams of one machine. */
+/* Precedence rules between one machine's streams. */
 #include "schedule/solver/model/job_shop.h"
 
 #include "schedule/pipeline/pipeline_internal.h"

@@ -168,8 +168,8 @@ static bool is_possible(const root *a, const lhi_machine *m)
     return true;
 }
 
-/* Computes the transitive closure of the known orders on one machine; false:
- * no order exists. */
+/* Computes the known orders' transitive closure on one machine; false: no order
+ * exists. */
 static bool compute_closure(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     list_machine(a, w, m);

@@ -57,13 +57,13 @@ typedef struct watch {
     lit other;
 } watch;
 
-/* The watches of one literal. */
+/* One literal's watches. */
 typedef struct watches {
     watch *at;
     uint32_t n, room;
 } watches;
 
-/* Array sizes at the start of a decision level. */
+/* Array sizes at a decision level's start. */
 typedef struct level {
     uint32_t trail, heads, tails, undos, sets;
 } level;
@@ -141,9 +141,8 @@ bool lhi_search_is_applicable(const lhi_shop *shop);
 /* Computes, per operation and stream on its machine, how many operations always
  * precede it (`before`), and the first that always follows (`after`).
  * with_counts: also uses how many operations of other streams the lattices
- * (graphs of machine states) prove to come before or after an operation.
- * `list`: scratch for one machine's operations. Returns false if no order
- * exists. */
+ * (machine state graphs) prove to come before or after an operation. `list`:
+ * scratch for one machine's operations. Returns false if no order exists. */
 bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
                                     uint32_t *list, uint32_t *before,
                                     uint32_t *after);

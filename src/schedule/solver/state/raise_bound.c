@@ -73,8 +73,8 @@ lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err)
 }
 
 /* Raises the lower bound by shaving (tightening time windows by refutation):
- * refutes deadlines that lattices (graphs of machine states) leave open,
- * doubling the step until it fails, then halving it. */
+ * refutes deadlines that lattices (machine state graphs) leave open, doubling
+ * the step until it fails, then halving it. */
 lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err)
 {
     const lhi_engine before = r->budget.engine;

@@ -113,8 +113,8 @@ lh_status lhi_solver_offer_orders(lhi_solver *r,
 /* Raises the lower bound by windows (time range of each operation) as far as
  * they refute deadlines; call again after lhi_windows_set_max_states(). */
 lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err);
-/* Returns "lattice" or "windows": the engine to credit when windows (the time
- * range of each operation) prove a deadline impossible; see
+/* Returns "lattice" or "windows": the engine to credit when windows (each
+ * operation's time range) prove a deadline impossible; see
  * lhi_solver_raise_bound(). */
 const char *lhi_windows_get_engine_name(const lhi_solver *r);
 /* Raises the bound by shaving deadlines that windows leave open. */
