@@ -26,8 +26,7 @@ typedef struct launcher {
 } launcher;
 
 /* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or, with
- * is_scatter, of one scatter (C_g) of only the sharded parameters of a
- * chunk. */
+ * is_scatter, of one scatter (C_g) of only a chunk's sharded parameters. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {

@@ -175,7 +175,7 @@ static bool saves_sharding_memory(const lh_elastic_case *g)
 
 /* Shards all gradients or parameters as the case's ZeRO level demands, whether
  * their communication can be hidden or not. Spreads each communication over as
- * many passes as hide it, at most those of a group. */
+ * many passes as hide it, at most a group's. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = find_minimum(p->dequeue, p->n_dequeue);

@@ -19,8 +19,8 @@ lh_status lhi_check_even_devices(const lh_pipeline *p, lh_error *err)
 }
 
 /* Returns the step in which stage `stage` of P runs the F, or with `backward`
- * the B, of microbatch m of its direction. Steps are the time units of a
- * schedule in which F and B take one each. */
+ * the B, of microbatch m of its direction. Steps are a schedule's time units in
+ * which F and B take one each. */
 static uint64_t compute_step(uint64_t P, uint64_t stage, uint64_t m,
                              bool backward)
 {

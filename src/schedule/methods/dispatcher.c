@@ -200,7 +200,7 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 }
 
 /* Updates a chunk's entry in the device's ready queue after the chunk's next
- * pass of kind `kind`, or the arrival time of its input, has changed. */
+ * pass of kind `kind`, or its input's arrival time, has changed. */
 static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];

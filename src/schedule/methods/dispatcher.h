@@ -7,7 +7,7 @@
 
 #include "schedule/methods/sched.h"
 
-/* In place of a time: never. */
+/* As a time: never. */
 #define LHI_NEVER INT64_MAX
 
 /* Dispatch state per chunk. */

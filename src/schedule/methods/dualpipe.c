@@ -51,9 +51,9 @@ static void add_w(dual_counts *v)
     lhi_order_add_pass(v->order, LH_W, d.chunk, d.microbatch);
 }
 
-/* Writes the order of a device for n microbatches per direction. `rank`,
- * `after`: number of devices before it, and between it and the middle of the
- * pipeline (DualPipe) or the bottom of the V (DualPipeV). */
+/* Writes a device's order for n microbatches per direction. `rank`, `after`:
+ * number of devices before it, and between it and the middle of the pipeline
+ * (DualPipe) or the bottom of the V (DualPipeV). */
 static void put_device(dual_counts *v, uint32_t rank, uint32_t after,
                        uint32_t n)
 {

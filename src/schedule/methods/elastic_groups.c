@@ -10,9 +10,9 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Converts the pipeline to the input of the closed formulas for elastic plans:
- * equal chunks like chunk 0, with the slowest data-parallel communication of
- * any chunk, nothing sharded. */
+/* Converts the pipeline to the closed formulas' input for elastic plans: equal
+ * chunks like chunk 0, with the slowest data-parallel communication of any
+ * chunk, nothing sharded. */
 static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* In place of a time: never. */
+/* As a time: never. */
 #define NEVER INT64_MAX
 
 /* The pass that a device runs next. */
@@ -66,15 +66,15 @@ typedef struct lhi_list_scheduler_state {
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
-/* Checks whether a stream (all passes of one kind on one chunk) consists of W
+/* Checks whether a stream (all same-kind passes on one chunk) consists of W
  * passes. */
 static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
 }
 
-/* Returns the memory record of a stream (all passes of one kind on one chunk)
- * in the current direction of time. */
+/* Returns the memory record of a stream (all same-kind passes on one chunk) in
+ * the current direction of time. */
 static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
                                         uint32_t stream)
 {
@@ -83,7 +83,7 @@ static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
 }
 
 /* Returns how many microbatches have completed their pass in the stream (all
- * passes of one kind on one chunk). */
+ * same-kind passes on one chunk). */
 static uint32_t count_done(const lhi_list_scheduler *b, uint32_t stream)
 {
     return get_stream_memory(b, stream)->done;
@@ -268,8 +268,8 @@ static bool fits(const lhi_list_scheduler *b, next_pass *c)
 
 /* --- selection ----------------------------------------------------------- */
 
-/* Returns the record of the next pass of a stream (all passes of one kind on
- * one chunk). */
+/* Returns the record of the next pass of a stream (all same-kind passes on one
+ * chunk). */
 static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
     return &b->state->coming[b->streams[stream].direction[0].slot];
@@ -479,7 +479,7 @@ static void update_device(lhi_list_scheduler *b, uint32_t device)
     update_tree(b->state, device);
 }
 
-/* Lets every device pick a pass and builds the tournament tree of the picks. */
+/* Lets every device pick a pass and builds the picks' tournament tree. */
 static void build_tree(lhi_list_scheduler *b)
 {
     list_state *s = b->state;

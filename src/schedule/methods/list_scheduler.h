@@ -4,7 +4,7 @@
  * earliest due date; due dates come from the previous run in the opposite
  * direction. `look-ahead` combines such runs.
  *
- * A stream is the sequence of all passes of one kind and chunk, ordered by
+ * A stream is the sequence of all same-kind passes on a chunk, ordered by
  * microbatch: F, D, W on chunk 0, F, D, W on chunk 1, ...; with a joint
  * backward F and B. Backward in time, microbatches count from the end. */
 #ifndef LHI_SCHEDULE_METHODS_LIST_SCHEDULER_H
@@ -51,7 +51,7 @@ typedef struct lhi_stream_device {
 /* Rules for one run. */
 typedef struct lhi_list_scheduler_rules {
     const uint32_t *caps; /* per chunk: max. microbatches between F and W */
-    bool greedy;          /* greedy's rule instead of earliest due date */
+    bool greedy;          /* greedy's rule rather than earliest due date */
     bool delay_sends;     /* delay passes until their message can leave */
     bool reserve;         /* reserve memory for passes due earlier */
     /* Quarters of the interval from the first possible start to the first
@@ -76,7 +76,7 @@ typedef struct lhi_list_scheduler {
 } lhi_list_scheduler;
 
 /* Builds a list scheduler for a pipeline; `mem` owns all its memory.
- * `n_parts`: maximum number of parts per W. */
+ * `n_parts`: maximum part count per W. */
 lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
                                   lhi_arena *mem, lhi_list_scheduler *out,
                                   lh_error *err);
@@ -105,15 +105,15 @@ void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
  * count. */
 uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b);
 
-/* Computes caps, the maximum number of microbatches in flight per chunk, as
- * shares of each device's memory. They are proportional to each chunk's
- * activation lifetime without waits (Little's law), rounded down or (`nearest`)
- * to nearest. Without `all`, a device's last chunk gets no cap. */
+/* Computes caps, the maximum microbatch count in flight per chunk, as shares of
+ * each device's memory. They are proportional to each chunk's activation
+ * lifetime without waits (Little's law), rounded down or (`nearest`) to
+ * nearest. Without `all`, a device's last chunk gets no cap. */
 lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
                                           bool nearest, bool all,
                                           uint32_t *caps, lh_error *err);
-/* Computes caps with the same number of microbatches in flight on every chunk
- * of a device: as many as fit on all chunks together. */
+/* Computes caps with the same microbatch count in flight on every chunk of a
+ * device: as many as fit on all chunks together. */
 void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b,
                                              uint32_t *caps);
 

@@ -25,7 +25,7 @@ static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
 }
 
 /* Fills in durations, memory changes and dependencies of all streams (all
- * passes of one kind on one chunk). */
+ * same-kind passes on one chunk). */
 static void fill_streams(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;

@@ -21,9 +21,9 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
-/* Returns the number of microbatches in the round at which the cursor is:
- * w->group, or fewer in the last round. A round is a group of microbatches that
- * a device runs on one chunk before the next chunk. */
+/* Returns the microbatch count in the round at which the cursor is: w->group,
+ * or fewer in the last round. A round is a group of microbatches that a device
+ * runs on one chunk before the next chunk. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;

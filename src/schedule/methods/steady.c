@@ -37,8 +37,8 @@ typedef struct steady {
     int64_t best_ns;
 } steady;
 
-/* Returns the index of a pass in the pattern, the passes of one microbatch:
- * first all F, then D or B, then W. */
+/* Returns a pass's index in the pattern, the passes of one microbatch: first
+ * all F, then D or B, then W. */
 static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
                                 uint32_t chunk)
 {

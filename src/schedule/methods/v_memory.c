@@ -7,8 +7,8 @@
  * as the memory of the repeated pattern allows (the paper's squeezing). */
 #include "schedule/methods/sched.h"
 
-/* A device's passes in the order of one microbatch. W: of the backward in the
- * same position; before the last step all W are FIRST_W. */
+/* A device's passes in one microbatch's order. W: of the backward in the same
+ * position; before the last step all W are FIRST_W. */
 enum { F_DOWN, F_UP, D_DOWN, D_UP, FIRST_W, SECOND_W, N_STREAMS, N_F_D = 4 };
 enum { PERIOD = 6, NO_SLOT = -1 };
 
@@ -59,8 +59,8 @@ static void advance(const slot_pass *pass, bool has_w, int32_t *memory,
 }
 
 /* Computes each device's activation memory and pending W at the end of every
- * slot (time interval), and in v->limit the largest memory. has_w: W have slots
- * of their own. */
+ * slot (time interval), and in v->limit the largest memory. has_w: W have their
+ * own slots. */
 static void measure(slot_plan *v, bool has_w)
 {
     v->limit = 0;
@@ -146,7 +146,7 @@ static int64_t find_earliest(const slot_plan *v, uint32_t d, int64_t t)
 /* Checks whether a device stays within v->limit in every slot if a pass moves
  * from slot `from` to the earlier free slot `to`. If so, updates the memory and
  * pending W of all slots of `row` and returns true; otherwise changes nothing.
- * `has_w`: W passes have slots of their own, as in advance(). */
+ * `has_w`: W passes have their own slots, as in advance(). */
 static bool update_memory(const slot_plan *v, slot_row *row, bool has_w,
                           int64_t from, int64_t to)
 {
@@ -175,7 +175,7 @@ static bool update_memory(const slot_plan *v, slot_row *row, bool has_w,
 
 /* Moves the pass in slot t of device d into the first free slot (time interval)
  * after its inputs with which the device's memory stays within v->limit. has_w:
- * W have slots of their own. Returns the new slot. */
+ * W have their own slots. Returns the new slot. */
 static int64_t move_pass(slot_plan *v, uint32_t d, int64_t t, bool has_w)
 {
     slot_row *row = &v->rows[d];
@@ -195,7 +195,7 @@ static int64_t move_pass(slot_plan *v, uint32_t d, int64_t t, bool has_w)
 /* Moves the passes of warm-up and cool-down into earlier free slots (the
  * paper's squeezing), in time order. The warm-up ends with the first
  * microbatch's last D; the cool-down begins after the first device's last F.
- * Warm-up passes move only with has_w: W have slots of their own. */
+ * Warm-up passes move only with has_w: W have their own slots. */
 static void squeeze(slot_plan *v, bool has_w)
 {
     enum { WARM_UP, STEADY, COOL_DOWN } phase = WARM_UP;
@@ -273,8 +273,8 @@ static lh_status allocate(slot_plan *v, int64_t last, lh_error *err)
 }
 
 /* Puts F and D of all microbatches into the slots (time intervals) of the
- * pattern. first(devices, d, slots) computes the slots of the first microbatch
- * on device d; each later one is PERIOD slots behind. */
+ * pattern. first(devices, d, slots) computes the first microbatch's slots on
+ * device d; each later one is PERIOD slots behind. */
 static void put_pattern(slot_plan *v, void (*first)(int64_t devices, int64_t d,
                                                     int64_t slots[N_F_D]))
 {
@@ -362,7 +362,7 @@ static void compute_min_slots(int64_t devices, int64_t d, int64_t slots[N_F_D])
     slots[D_UP] = 4 * devices - 1 + wait - d;
 }
 
-/* Method "v-half": a V of two chunks per device, with half of the activation
+/* Method "v-half": a V of two chunks per device, with half the activation
  * memory of 1f1b (Qi et al., 2024). */
 lh_status lhi_v_half(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,

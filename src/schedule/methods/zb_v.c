@@ -37,7 +37,7 @@ typedef struct v_plan {
     lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
-/* Returns the address of the end time of a pass of kind `kind` on device d and
+/* Returns the address of the end time of a `kind` pass on device d and
  * microbatch m, in time units. `leg`: way of the V, 0 for the first chunk that
  * the pass visits on the device, 1 for the second. */
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
@@ -55,7 +55,7 @@ static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 }
 
 /* Returns when the device's next pass of that kind and leg gets its input from
- * the previous device of the leg; < 0: not yet, or the leg starts here. */
+ * the leg's previous device; < 0: not yet, or the leg starts here. */
 static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
                               uint32_t d)
 {
@@ -177,8 +177,8 @@ static uint32_t choose_backward_leg(const v_plan *v, uint32_t d)
     return get_input_time(v, BACKWARD, 1, d) >= 0;
 }
 
-/* Runs one backward per device, first on the devices whose leg (half of the
- * path through the V) is 1; legs[d]: device d's leg. */
+/* Runs one backward per device, first on the devices whose leg (half the path
+ * through the V) is 1; legs[d]: device d's leg. */
 static void put_backwards(v_plan *v, unsigned char *legs)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)

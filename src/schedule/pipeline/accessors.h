@@ -12,7 +12,7 @@
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 
 /* Checks whether the second half of the chunks is a copy of the first half,
- * with microbatches of its own. */
+ * with its own microbatches. */
 bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline);
 
 /* Counts the groups of sequences that an iteration processes: the microbatches,
@@ -34,7 +34,7 @@ double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline);
 lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
                                       lh_pipeline **out, lh_error *err);
 
-/* Returns the number of slices of a sequence; 1: sequences are whole. */
+/* Returns a sequence's slice count; 1: sequences are whole. */
 uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline);
 /* Returns the share of attention in the durations of slices; it grows with the
  * slice's position in the sequence. */
@@ -54,12 +54,12 @@ lh_status lhi_pipeline_require_separate_passes(const lh_pipeline *pipeline,
 lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
                                              const char *what, lh_error *err);
 
-/* Returns the number of data-parallel operations that passes launch within the
+/* Returns how many data-parallel operations passes launch within the
  * iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 
-/* Returns the number of all-gathers that a device starts at once when an
- * iteration begins; 0: all of them. */
+/* Returns how many all-gathers a device starts at once when an iteration
+ * begins; 0: all. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
 /* Returns the maximum time in ns for which a piece (slice of a data-parallel
@@ -70,7 +70,7 @@ int64_t lhi_pipeline_dp_piece_ns(const lh_pipeline *pipeline);
  * collectives) on shared links. */
 lh_dp_priority lhi_pipeline_dp_priority(const lh_pipeline *pipeline);
 
-/* Returns the number of datacenters in the pipeline. */
+/* Returns the datacenter count in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 
 /* Returns the name of datacenter number `site`; borrowed. */

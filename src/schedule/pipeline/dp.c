@@ -133,8 +133,8 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Returns the index of a pass among the passes at which data-parallel
- * operations launch or must be done (by chunk, microbatch and direction). */
+/* Returns a pass's index among the passes at which data-parallel operations
+ * launch or must be done (by chunk, microbatch and direction). */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);

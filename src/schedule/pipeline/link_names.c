@@ -152,7 +152,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
 }
 
 /* Formats all links' names as "west>east, east>west", each name once,
- * into `text` of `room` bytes. */
+ * into `text` (`room` bytes). */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {
     size_t len = 0;

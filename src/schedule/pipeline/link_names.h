@@ -13,9 +13,9 @@ typedef struct lhi_link_list {
 } lhi_link_list;
 
 /* Sets hit[i] for every link i that `name` denotes; the list may grow, up to
- * the capacity of `hit`. A name is that of a link, or `a-b` for the links `a>b`
- * and `b>a`. Two devices (`0-1`, `0>1`) denote the links between them; missing
- * ones are added without name or delays. LH_EINPUT: it matches nothing, is
+ * the capacity of `hit`. A name is a link's, or `a-b` for the links `a>b` and
+ * `b>a`. Two devices (`0-1`, `0>1`) denote the links between them; missing ones
+ * are added without name or delays. LH_EINPUT: it matches nothing, is
  * ambiguous, or no messages use that route. */
 lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
                                  bool *hit, lh_error *err);

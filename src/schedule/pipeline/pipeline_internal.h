@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of an lh_pipeline. Immutable after lh_pipeline_make().
+/* An lh_pipeline's members. Immutable after lh_pipeline_make().
  *
  * Input: a description (longhaul/pipeline.h), pass orders
  * (longhaul/schedule.h). Output: checked values with derived data: each
@@ -87,8 +87,8 @@ struct lh_pipeline {
     int64_t *blocked_until_ns;
 };
 
-/* Returns the number of chunks that a microbatch passes: all, or half of them
- * in a pipeline with two directions. */
+/* Returns how many chunks a microbatch passes: all, or half of them in a
+ * pipeline with two directions. */
 static inline uint32_t lhi_count_direction_chunks(const lh_pipeline *p)
 {
     return p->bidirectional ? p->n_chunks / 2 : p->n_chunks;
@@ -284,8 +284,8 @@ static inline bool lhi_is_overlapped(const lh_pipeline *p, const lh_pass *pass)
     return pass->overlapped && p->overlap_f_b > 0;
 }
 
-/* Returns a pass's duration. The duration of an overlapped F is its part
- * of the pair's duration; its output is available at the end of the pair. */
+/* Returns a pass's duration. An overlapped F's duration is its part
+ * of the pair's duration; its output is available at the pair's end. */
 static inline int64_t lhi_pass_duration(const lh_pipeline *p,
                                         const lh_pass *pass)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of an lh_schedule. */
+/* An lh_schedule's members. */
 #ifndef LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 #define LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 

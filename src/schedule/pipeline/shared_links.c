@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Maximum number of pieces of one communication, and of all together. */
+/* Maximum piece count of one communication, and of all together. */
 enum { MAX_PIECES = 65536, MAX_ALL_PIECES = 1 << 24 };
 #define TOO_MANY_PIECES                                                        \
     "gives too many pieces: at most 65536 of one communication and 16777216 "  \

@@ -118,8 +118,8 @@ static void attribute_rest(const lhi_timeline_index *f,
     attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
-/* Returns the message that a pass waits for; LH_NONE: none. For the F of an
- * overlapped pair, which starts with its B, this is the later message. */
+/* Returns the message that a pass waits for; LH_NONE: none. For an overlapped
+ * pair's F, which starts with its B, this is the later message. */
 static uint32_t find_awaited_message(const lhi_timeline_index *f,
                                      const lh_timeline_run *run)
 {
@@ -457,7 +457,7 @@ static bool step_from_message(path_walk *w)
     uint32_t maker = lhi_timeline_find_run(w->f, &m->producer);
     const lh_timeline_run *made = lhi_timeline_get_run(t, m->from, maker);
     if (made->pass.kind == LH_F && lhi_is_overlapped(w->f->p, &made->pass))
-        maker++; /* sent at the end of the pair, with the output of its B */
+        maker++; /* sent at the pair's end, with its B's output */
     if (lhi_timeline_get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
         m->produced_ns == m->ready_ns) {
         step_to_run(w, m->from, maker);
@@ -563,9 +563,9 @@ static bool step_from_collective(path_walk *w)
     return step_from_turn(w, w->collective, w->collective->depart_ns);
 }
 
-/* Continues the critical path from the departure of a piece (slice of a
- * collective) at the previous message or piece on its links, or where its
- * collective could start. Returns false at the path's beginning. */
+/* Continues the critical path from the departure of a piece (collective slice)
+ * at the previous message or piece on its links, or where its collective could
+ * start. Returns false at the path's beginning. */
 static bool step_from_piece(path_walk *w)
 {
     const lh_timeline *t = w->f->t;

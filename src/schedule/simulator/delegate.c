@@ -33,8 +33,8 @@ uint32_t lhi_delegation_count_queues(double made, double moved)
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;
 }
 
-/* Returns the time of one copy to or from host memory for messages of a link,
- * in ns. */
+/* Returns one copy's time to or from host memory for messages of a link, in
+ * ns. */
 static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
 {
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
@@ -50,8 +50,8 @@ static bool is_delegated(const lh_delegation *o, uint32_t link)
 /* Maximum for one copy; two copies reach a link's maximum latency. */
 #define LONGEST_NS (INT64_C(1) << 51)
 
-/* Checks the ranges of the delegation options, and that links with one name
- * are all delegated or none. */
+/* Checks the delegation options' ranges, and that links with one name are all
+ * delegated or none. */
 static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                                   lh_error *err)
 {

@@ -121,8 +121,8 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
     }
 }
 
-/* Returns the index of a pass among the points at which operations launch; D
- * and B of one chunk and microbatch have the same index. */
+/* Returns a pass's index among the points at which operations launch; D and B
+ * of one chunk and microbatch have the same index. */
 static size_t get_launch_index(const lhi_dp_clock *c, const lh_pass *pass)
 {
     return lhi_pass_index(c->p, pass->chunk, pass->microbatch,

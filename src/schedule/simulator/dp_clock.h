@@ -51,18 +51,18 @@ typedef struct lhi_dp_clock {
     uint32_t *requests;      /* devices with a new piece; n_requests */
     uint32_t n_requests;
     uint64_t n_entries;
-    lhi_dp_piece *pieces; /* all pieces, in order of departure */
+    lhi_dp_piece *pieces; /* all pieces, in departure order */
     uint32_t n_pieces;
 } lhi_dp_clock;
 
-/* Takes the next request to send a piece (slice of a collective) on shared
- * links. Returns the piece's device and, in *ready_ns, the time at which to
- * offer it; LH_NONE: there is no request. */
+/* Takes the next request to send a piece (collective slice) on shared links.
+ * Returns the piece's device and, in *ready_ns, the time at which to offer it;
+ * LH_NONE: there is no request. */
 uint32_t lhi_dp_clock_take_request(lhi_dp_clock *clock, int64_t *ready_ns);
-/* Offers the next piece (slice of a collective) of a device to its links at
- * time `now`; free_ns[r] is the time from which link resource r is free. Sends
- * it and returns true, or returns false with the time of the next offer in
- * *again_ns. Offers for the same time are made in ascending order of *entry. */
+/* Offers the next piece (collective slice) of a device to its links at time
+ * `now`; free_ns[r] is the time from which link resource r is free. Sends it
+ * and returns true, or returns false with the next offer's time in *again_ns.
+ * Offers for the same time are made in ascending order of *entry. */
 bool lhi_dp_clock_offer_piece(lhi_dp_clock *clock, uint32_t device,
                               int64_t *free_ns, int64_t now, int64_t *again_ns,
                               uint64_t *entry);

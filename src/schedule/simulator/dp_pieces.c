@@ -48,8 +48,8 @@ static int64_t get_transfer(const lhi_dp_clock *c, const lh_collective *what)
     return what->is_reduce_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
-/* Requests that the next piece (slice of a collective) of device d be offered
- * to its shared links at time ready_ns. */
+/* Requests that the next piece (collective slice) of device d be offered to its
+ * shared links at time ready_ns. */
 static void request(lhi_dp_clock *c, uint32_t d, int64_t ready_ns)
 {
     c->streams[d].is_waiting = false;
@@ -127,9 +127,9 @@ static void finish_collective(lhi_dp_clock *c, uint32_t d, int64_t sent_ns)
         request(c, d, lhi_max_int64(c->sent[s->head].ready_ns, sent_ns));
 }
 
-/* Sends the next piece (slice of a collective) of device d at depart_ns, when
- * its links are free. Updates free_ns[], the time from which each link resource
- * is free. */
+/* Sends the next piece (collective slice) of device d at depart_ns, when its
+ * links are free. Updates free_ns[], the time from which each link resource is
+ * free. */
 static void send_piece(lhi_dp_clock *c, uint32_t d, int64_t *free_ns,
                        int64_t depart_ns)
 {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In place of a time: not yet computed. */
+/* As a time: not yet computed. */
 #define UNKNOWN INT64_MIN
 
 #if defined(__GNUC__)
@@ -194,8 +194,8 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
 
 /* Returns a pass's start on device d that may start at `now` (ns), delayed
  * until the data-parallel operations that it needs arrive. Launches the
- * operations that this pass launches. `point`: the index of the pass for
- * launches. UNKNOWN: the pass never starts. */
+ * operations that this pass launches. `point`: the pass's index for launches.
+ * UNKNOWN: the pass never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
                               int64_t now)
 {

@@ -30,7 +30,7 @@
 /* Event kinds, in processing order at equal times. */
 enum event_kind { FREE, END, SCATTER, ENTER, RETRY, PIECE };
 
-/* In place of a time: not yet computed. */
+/* As a time: not yet computed. */
 #define UNKNOWN INT64_MIN
 
 /* A pass's input; link_orders.h numbers them. */
@@ -272,8 +272,8 @@ static bool deliver_output(engine *e, uint32_t d, const lh_pass *pass,
 }
 
 /* Handles the end of device d's pass: sends the output, or stalls the device
- * if its send queue is full. The output of an overlapped F is sent at the end
- * of the B of its pair. */
+ * if its send queue is full. An overlapped F's output is sent at the end of its
+ * pair's B. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -380,9 +380,9 @@ static void add_pieces(engine *e)
         push_event(e, ready_ns, PIECE, d, d);
 }
 
-/* Offers the next data-parallel piece (slice of a collective) of device d to
- * its links at time `now`. If the piece is sent, tries to start the device's
- * next pass, otherwise offers it again later. */
+/* Offers the next data-parallel piece (collective slice) of device d to its
+ * links at time `now`. If the piece is sent, tries to start the device's next
+ * pass, otherwise offers it again later. */
 static void on_piece(engine *e, uint32_t d, int64_t now)
 {
     lhi_event again = {.rank = (uint64_t)RETRY << 32, .payload = d};

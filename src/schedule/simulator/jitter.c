@@ -127,8 +127,8 @@ static void vary_route(const sampled_pipeline *x, const lhi_route *from,
     to->transfer_ns = scale_ns(from->transfer_ns, x->transfer[from->resource]);
 }
 
-/* Multiplies the times in the sampler's copy of the pipeline by the factors of
- * the current sample. */
+/* Multiplies the times in the sampler's pipeline copy by the current sample's
+ * factors. */
 static void apply_factors(sampled_pipeline *x)
 {
     const lh_pipeline *p = x->from;

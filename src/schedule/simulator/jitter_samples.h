@@ -14,14 +14,14 @@ lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
                                   lhi_jitter_sampler **out, lh_error *err);
 /* Frees a sampler; NULL is allowed. */
 void lhi_jitter_sampler_free(lhi_jitter_sampler *draws);
-/* Returns the number of samples that the sampler's options request. */
+/* Returns how many samples the sampler's options request. */
 uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws);
 /* Returns the pipeline for the current sample (initially sample 0); its times
  * change with every draw. */
 const lh_pipeline *
 lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws);
-/* Draws the random delays of sample number `sample` into the sampler's copy of
- * the pipeline. They depend only on that number and the seed. */
+/* Draws the random delays of sample number `sample` into the sampler's pipeline
+ * copy. They depend only on that number and the seed. */
 void lhi_jitter_sampler_draw(lhi_jitter_sampler *draws, uint32_t sample);
 
 /* Computes mean and percentiles of the n makespans ns[] (n >= 1), which it

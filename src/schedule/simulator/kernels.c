@@ -7,8 +7,8 @@
 #include "schedule/simulator/kernels.h"
 #include <inttypes.h>
 
-/* Longest duration of a graph: larger integers are inexact in double. In place
- * of an index: none. */
+/* Longest duration of a graph: larger integers are inexact in double. As an
+ * index: none. */
 #define LONGEST_NS (INT64_C(1) << 53)
 #define NONE UINT32_MAX
 
@@ -113,9 +113,9 @@ static lh_status report_cycle(const graph *g, lh_error *err)
                     k, length);
 }
 
-/* Computes the longest path through the kernels with the durations of one
- * placement: data parallelism or the pipeline spans the datacenters. Stores in
- * *out the path's length and its time by kernel kind. */
+/* Computes the longest path through the kernels with one placement's durations:
+ * data parallelism or the pipeline spans the datacenters. Stores in *out the
+ * path's length and its time by kernel kind. */
 static lh_status find_longest(graph *g, lhi_kernel_placement placed,
                               lhi_reconstruction *out, lh_error *err)
 {

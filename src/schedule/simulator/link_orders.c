@@ -35,9 +35,9 @@ static bool runs_named_kind(const order_reader *reader, const lh_pass *pass,
     return pass->kind == LH_F || reader->joint[out] == (pass->kind == LH_B);
 }
 
-/* Reads one explicit link order (the order of messages on a link) into the
- * departures of its resource. Fails unless it has every message on the link
- * exactly once. */
+/* Reads one explicit link order (the order of messages on a link) into its
+ * resource's departures. Fails unless it has every message on the link exactly
+ * once. */
 static lh_status read_link_order(order_reader *reader,
                                  const lh_link_order *order, lh_error *err)
 {

@@ -12,10 +12,10 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-/* In place of an input's number: the pass needs or produces none. */
+/* As an input's number: the pass needs or produces none. */
 #define LHI_NO_INPUT UINT64_MAX
 
-/* The messages of one link by departure. */
+/* One link's messages by departure. */
 typedef struct lhi_departures {
     const uint64_t *order; /* inputs; NULL: first in, first out */
     uint32_t n_order;

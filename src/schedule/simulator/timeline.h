@@ -28,7 +28,7 @@
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/simulate.h>
 
-/* The result of a simulation; all memory belongs to `mem`. */
+/* A simulation's result; all memory belongs to `mem`. */
 struct lh_timeline {
     lhi_arena *mem;
     lh_sim_options options; /* options used; owns `delegated` */

@@ -111,7 +111,7 @@ static int64_t get_sent_ns(const lh_timeline *t, uint32_t index)
 }
 
 /* Returns the maximum number of link uses: every message has at most one, every
- * piece (slice of a collective) one for each link that it occupies. */
+ * piece (collective slice) one for each link that it occupies. */
 static size_t count_uses(const lhi_timeline_index *f)
 {
     const lh_timeline *t = f->t;

@@ -169,7 +169,7 @@ static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
     return LH_OK;
 }
 
-/* Computes tolerances[i], the delay tolerance of each boundary, on the pipeline
+/* Computes tolerances[i], each boundary's delay tolerance, on the pipeline
  * `linked`, which has links between all neighbouring devices. */
 static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
                                 const lh_schedule *schedule,

@@ -43,7 +43,7 @@ typedef struct checker {
     bool refuted;
 } checker;
 
-/* Returns the row (all passes of one kind on one chunk, or all messages of one
+/* Returns the row (all same-kind passes on one chunk, or all messages on one
  * route) to which operation o belongs. */
 static const lhi_verify_row *get_row(const checker *r, uint32_t o)
 {
@@ -205,10 +205,10 @@ static bool visit_clauses(checker *r, lit l)
 
 /* --- times --------------------------------------------------------------- */
 
-/* Propagates the time windows of operation o to the operations of row u (passes
- * of one kind on one chunk) that are known to run before or after it. Derives
- * the orders that the windows force; times increase along a row, so only the
- * first undecided ones matter. False: contradiction. */
+/* Propagates the time windows of operation o to the operations of row u
+ * (same-kind passes on one chunk) that are known to run before or after it.
+ * Derives the orders that the windows force; times increase along a row, so
+ * only the first undecided ones matter. False: contradiction. */
 static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
 {
     lhi_verify_model *c = r->c;
@@ -232,8 +232,8 @@ static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
 }
 
 /* Propagates the window (earliest start, latest end) of operation o along its
- * row (operations of one kind and chunk) and precedences, and to the other rows
- * of its machine; false: contradiction. */
+ * row (same-kind operations on one chunk) and precedences, and to the other
+ * rows of its machine; false: contradiction. */
 static bool propagate_times(checker *r, uint32_t o)
 {
     lhi_verify_model *c = r->c;
@@ -267,7 +267,7 @@ static bool check_machines(checker *r)
 /* --- memory -------------------------------------------------------------- */
 
 /* Checks that the machine's memory limit can hold while o runs: the sum over
- * its rows (operations of one kind and chunk) of the least memory that each
+ * its rows (same-kind operations on one chunk) of the least memory that each
  * then holds. False: contradiction. */
 static bool check_memory(checker *r, uint32_t o)
 {
@@ -520,8 +520,8 @@ static void check_clauses(checker *r, uint32_t *bad)
 /* --- allocation ---------------------------------------------------------- */
 
 /* Assigns a literal ("a before b" or its negation) to each pair of operations
- * that share a machine, unless they are in the same row (operations of one kind
- * and chunk). */
+ * that share a machine, unless they are in the same row (same-kind operations
+ * on one chunk). */
 static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;

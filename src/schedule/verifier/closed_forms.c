@@ -17,7 +17,7 @@ typedef struct closed_form {
     uint32_t n_chunks, n;
     bool joint;
     /* Per-chunk times without waiting: start of the first F and D, time from
-     * the end of an F to its D, and time that must follow an F or D. */
+     * an F's end to its D, and time that must follow an F or D. */
     int64_t *first_f, *first_d, *round, *after_f, *after_d;
     lh_bound_term *terms;
     uint32_t n_terms;
@@ -42,8 +42,8 @@ static int64_t get_w_ns(const closed_form *f, uint32_t c)
     return f->joint ? 0 : get_chunk(f, c)->w_ns;
 }
 
-/* Returns the time from a pass's end on chunk c to the start of the next
- * pass on the microbatch's path; `back`: backward. */
+/* Returns the time from a pass's end on chunk c to the next pass's start on the
+ * microbatch's path; `back`: backward. */
 static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
 {
     uint32_t link = back ? f->links.backward[c] : f->links.forward[c];
@@ -112,9 +112,9 @@ static int64_t compute_sum(const closed_form *f)
     return sum;
 }
 
-/* Fills in the terms of the closed form 'path': the time of one microbatch
- * until the first D of a chunk, this D, and the time after it. Uses the chunk
- * with the largest sum. */
+/* Fills in the closed-form terms 'path': one microbatch's time until a chunk's
+ * first D, this D, and the time after it. Uses the chunk with the largest
+ * sum. */
 static void fill_path_form(closed_form *f)
 {
     uint32_t best = 0;
@@ -181,9 +181,8 @@ static sums sum_device(const closed_form *f, uint32_t device)
     return s;
 }
 
-/* Fills in the terms of the closed form 'device': the least time before a
- * device's first F, all its work, and the least reduce-scatter time after it.
- * */
+/* Fills in the closed-form terms 'device': the least time before a device's
+ * first F, all its work, and the least reduce-scatter time after it. */
 static void fill_device_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -194,8 +193,8 @@ static void fill_device_form(closed_form *f, uint32_t device)
     add_term(f, "reduce-scatter", 1, s.scatter);
 }
 
-/* Fills in the terms of the closed form 'drain': all F and D of a device, then
- * the path of the last microbatch after its last D. */
+/* Fills in the closed-form terms 'drain': all F and D of a device, then the
+ * last microbatch's path after its last D. */
 static void fill_drain_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -211,9 +210,9 @@ static void fill_drain_form(closed_form *f, uint32_t device)
     add_term(f, "after the last D", 1, s.after);
 }
 
-/* Fills in the terms of the closed form 'round-trips'. Each chunk of the device
- * has a bound from the number of activations that fit and a microbatch's round
- * trip; the largest counts. */
+/* Fills in the closed-form terms 'round-trips'. Each chunk of the device has a
+ * bound from the number of activations that fit and a microbatch's round trip;
+ * the largest counts. */
 static void fill_round_trips_form(closed_form *f, uint32_t device)
 {
     int64_t most = -1;
@@ -240,9 +239,9 @@ static void fill_round_trips_form(closed_form *f, uint32_t device)
     }
 }
 
-/* Fills in the terms of the closed form 'memory', for a device with one chunk
- * on which k activations fit. For n microbatches they are n - k full cycles of
- * F, D and W, then the round trip of the last microbatch. */
+/* Fills in the closed-form terms 'memory', for a device with one chunk on which
+ * k activations fit. For n microbatches they are n - k full cycles of F, D and
+ * W, then the last microbatch's round trip. */
 static void fill_memory_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
@@ -259,9 +258,8 @@ static void fill_memory_form(closed_form *f, uint32_t device)
     add_term(f, "after a D", 1, f->after_d[c]);
 }
 
-/* Fills in the terms of the closed form 'link': all transfers of the link
- * called `link`, between the earliest arrival and the shortest remaining path.
- * */
+/* Fills in the closed-form terms 'link': all transfers of the link called
+ * `link`, between the earliest arrival and the shortest remaining path. */
 static void fill_link_form(closed_form *f, const char *link)
 {
     int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;

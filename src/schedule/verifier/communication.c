@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the communication cells of a schedule, if it has any:
+/* Checks a schedule's communication cells, if it has any:
  *
  * 1. every message between devices has one SEND in its producer's row, after
  * the pass that produces it, and one RECV in its consumer's row, before the
  * pass that needs it; no other SEND or RECV exists;
- * 2. per pair of devices, the receives are in the order of the sends, since
+ * 2. per pair of devices, the receives are in the sends' order, since
  *    transports match them by order;
  * 3. the rows run to their end as sequential processes that communicate: a SEND
  *    blocks until its receiver reaches the RECV, or with buffers until fewer
  *    than that number of messages of its pair wait; a RECV blocks until its
- *    message is sent. PyTorch posts both without blocking, but NCCL runs the
- *    operations of a device in their order, so the same orders deadlock
+ *    message is sent. PyTorch posts both without blocking, but NCCL runs a
+ *    device's operations in their order, so the same orders deadlock
  *    (pytorch/pytorch#172668);
  * 4. waits follow their sends; passes run between UNSHARD and RESHARD of their
  *    chunk; REDUCE_GRAD follows its backward passes. */

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Returns the number of names in a device's data-parallel link: its parts
- * between " + ". */
+/* Returns the name count in a device's data-parallel link: its parts between "
+ * + ". */
 static uint32_t count_names(const char *text)
 {
     uint32_t n = 1;

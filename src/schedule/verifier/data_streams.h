@@ -15,7 +15,7 @@ typedef struct lhi_verify_collective {
     struct lhi_verify_collective *next;
 } lhi_verify_collective;
 
-/* The collectives of one device; the first is being sent. */
+/* One device's collectives; the first is being sent. */
 typedef struct lhi_verify_stream {
     uint32_t n_links, *links; /* resources; 0: the device shares none */
     lhi_verify_collective *first, **end;
@@ -34,7 +34,7 @@ typedef struct lhi_verify_streams {
     uint64_t n_tickets;
 } lhi_verify_streams;
 
-/* The result of an offer. */
+/* An offer's result. */
 typedef struct lhi_verify_offer {
     bool waits;      /* the piece has to be offered again at next_ns, ... */
     uint64_t ticket; /* ... before pieces with a higher ticket */
@@ -56,9 +56,9 @@ lhi_verify_stream *lhi_verify_get_stream(const lhi_verify_streams *streams,
  * collectives precede it, or judge->no_memory is set. */
 int64_t lhi_verify_launch(lhi_verifier *judge, lhi_verify_stream *stream,
                           lhi_verify_collective what);
-/* Offers the next piece (slice of a collective) of a stream to its links at
- * now_ns. free_ns[r] is the time from which link resource r is free; it is
- * updated if the piece is sent. */
+/* Offers the next piece (collective slice) of a stream to its links at now_ns.
+ * free_ns[r] is the time from which link resource r is free; it is updated if
+ * the piece is sent. */
 lhi_verify_offer lhi_verify_offer_piece(lhi_verify_streams *streams,
                                         lhi_verify_stream *stream,
                                         int64_t *free_ns, int64_t now_ns);

@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-/* Adds two amounts of memory; the result is limited to the range of the type,
- * which schedules with duplicate passes may exceed. */
+/* Adds two amounts of memory; the result is limited to the type's range, which
+ * schedules with duplicate passes may exceed. */
 static int64_t add_clamped(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)

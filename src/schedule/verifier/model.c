@@ -43,8 +43,8 @@ static int64_t get_back_ns(const builder *b, uint32_t c)
     return get_chunk(b, c)->d_ns + (b->joint ? get_chunk(b, c)->w_ns : 0);
 }
 
-/* Appends a row (operations of one kind, in fixed order) with `count`
- * operations to the last machine; returns its index. */
+/* Appends a row (same-kind operations, in fixed order) with `count` operations
+ * to the last machine; returns its index. */
 static uint32_t append_row(builder *b, lhi_verify_row row, uint32_t count)
 {
     lhi_verify_model *c = b->c;
@@ -59,7 +59,7 @@ static uint32_t append_row(builder *b, lhi_verify_row row, uint32_t count)
     return c->n_rows++;
 }
 
-/* Appends a row (operations of one kind, in fixed order) with `per` operations
+/* Appends a row (same-kind operations, in fixed order) with `per` operations
  * per microbatch to the last machine; returns its index. */
 static uint32_t append_microbatch_row(builder *b, lhi_verify_row row,
                                       uint32_t per)
@@ -80,7 +80,7 @@ static void add_machine(builder *b, uint32_t device, const char *link)
                                                         .room = INT64_MAX};
 }
 
-/* Appends a machine for a device, with a row (operations of one kind) for each
+/* Appends a machine for a device, with a row (same-kind operations) for each
  * kind of pass of its chunks. */
 static void add_device(builder *b, uint32_t device)
 {
@@ -223,7 +223,7 @@ static lh_status add_links(builder *b, lh_error *err)
 
 /* --- precedences ---------------------------------------------------------- */
 
-/* Returns how many operations of row `from` (operations of one kind and chunk)
+/* Returns how many operations of row `from` (same-kind operations on one chunk)
  * must precede operation i of row `to`: all those of the same and earlier
  * microbatches. A part of a W therefore needs the whole preceding pass. */
 static uint32_t count_same_microbatch(const lhi_verify_row *from,
@@ -279,8 +279,8 @@ static void invert_counts(const lhi_verify_model *c, lhi_verify_precedence *p)
     }
 }
 
-/* Adds a precedence with delay `lag` from row `from` to row `to` (operations of
- * one kind) within every microbatch; false: out of memory. */
+/* Adds a precedence with delay `lag` from row `from` to row `to` (same-kind
+ * operations) within every microbatch; false: out of memory. */
 static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
 {
     lhi_verify_precedence *p = add_precedence(b, from, to, lag);
@@ -293,8 +293,8 @@ static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
 }
 
 /* Adds a precedence with delay `lag` from all operations of row `from` to all
- * of row `to` (a row: operations of one kind and chunk); false: out of memory.
- * */
+ * of row `to` (a row: same-kind operations on one chunk); false: out of
+ * memory. */
 static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
                                int64_t lag)
 {
@@ -307,7 +307,7 @@ static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
     return p != NULL;
 }
 
-/* Adds the precedence from row `from` to row `to` (operations of one kind and
+/* Adds the precedence from row `from` to row `to` (same-kind operations on one
  * chunk) over a link, through the row `message` if the link's messages have
  * one; false: out of memory. */
 static bool connect_route(builder *b, uint32_t from, uint32_t message,
@@ -468,8 +468,8 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns)
 
 /* --- construction -------------------------------------------------------- */
 
-/* Allocates the scratch arrays of the capacity check, for the machine with the
- * most operations; false: out of memory. */
+/* Allocates the capacity check's scratch arrays, for the machine with the most
+ * operations; false: out of memory. */
 static bool allocate_capacity(lhi_verify_model *c)
 {
     size_t most = 1, leaves = 1;
@@ -484,7 +484,7 @@ static bool allocate_capacity(lhi_verify_model *c)
 }
 
 /* Allocates the model's arrays per operation, and per pair of an operation and
- * a row (operations of one kind and chunk) of its machine. */
+ * a row (same-kind operations on one chunk) of its machine. */
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -565,7 +565,7 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     return c->rows && c->machines ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Builds the model's machines, rows (operations of one kind and chunk),
+/* Builds the model's machines, rows (same-kind operations on one chunk),
  * precedences, heads (earliest starts) and tails (times that must follow). Sets
  * *why to the reason if the pipeline is unsupported. */
 static lh_status build(builder *b, const char **why, lh_error *err)

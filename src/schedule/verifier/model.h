@@ -135,8 +135,8 @@ void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o);
 /* Removes and returns the next operation in the queue, which must not be
  * empty. */
 uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
-/* Propagates an operation's time window along its row (operations of one kind
- * and chunk) and its precedences; false: some window is empty. */
+/* Propagates an operation's time window along its row (same-kind operations on
+ * one chunk) and its precedences; false: some window is empty. */
 bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o);
 
 /* Checks whether the operations of machine m that must run within some time
@@ -158,7 +158,7 @@ lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
  * that it produces; LH_NONE: none. */
 uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,
                                    const lh_pass *pass, bool message);
-/* Finds the model's row that has all passes of one kind on a chunk, or with
+/* Finds the model's row that has all same-kind passes on a chunk, or with
  * `message` their messages; NULL: none. */
 const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
                                           uint32_t chunk, uint8_t kind,

@@ -380,8 +380,8 @@ static void check_pair(lhi_verifier *judge, uint32_t node)
 }
 
 /* Checks the order of a sequence's slices around the pass with index `node` in
- * judge->passes. An F must come after that of the previous slice, and a D or B
- * after that of the next slice. */
+ * judge->passes. An F must come after the previous slice's, and a D or B after
+ * the next slice's. */
 static void check_slices(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];

@@ -24,7 +24,7 @@
 #define FIRST_PIECE ((uint64_t)LH_NONE)
 #define FIRST_SCATTER (2 * (uint64_t)LH_NONE)
 
-/* In place of a time: not yet computed. */
+/* As a time: not yet computed. */
 #define UNKNOWN (-1)
 
 /* A link's message order. */
@@ -47,8 +47,8 @@ typedef struct run {
     int64_t *free_ns;     /* [device] */
     int64_t *dp_free_ns;  /* [device]: its data-parallel link */
     int64_t *gathered_ns; /* [chunk]: arrival of its weights */
-    uint32_t *fetches;    /* chunks whose gather is not issued, by device in
-                           * order of first use */
+    uint32_t *fetches;    /* chunks whose gather is not issued, per device, by
+                           * first use */
     uint32_t *fetch, *fetch_end; /* [device]: its range in `fetches` */
     bool *begun;                 /* [chunk]: its first F has started */
     uint64_t *left;              /* [chunk]: remaining W and B passes */
@@ -148,9 +148,9 @@ static void arrive_collective(simulation *r, const lhi_verify_collective *what,
         r->fetched_ns[waiter] = end_ns;
 }
 
-/* Adds an event at which the device's next piece (slice of a collective) is
- * offered to its links. `ticket`: its place among waiting pieces, 0 for a new
- * one, which follows them at equal times; pieces follow messages. */
+/* Adds an event at which the device's next piece (collective slice) is offered
+ * to its links. `ticket`: its place among waiting pieces, 0 for a new one,
+ * which follows them at equal times; pieces follow messages. */
 static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
                         uint64_t ticket)
 {
@@ -185,8 +185,8 @@ static void launch_collective(simulation *r, lhi_verify_collective what)
     arrive_collective(r, &what, *link + chunk->dp_latency_ns);
 }
 
-/* Offers the device's next piece (slice of a collective) to its links at
- * now_ns; queues it again if they are busy. */
+/* Offers the device's next piece (collective slice) to its links at now_ns;
+ * queues it again if they are busy. */
 static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
 {
     lhi_verify_offer offer = lhi_verify_offer_piece(
@@ -646,8 +646,7 @@ static lh_status read_link_orders(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates and initialises the state of the simulation in the verifier's
- * arena. */
+/* Allocates and initialises the simulation's state in the verifier's arena. */
 static lh_status make_simulation(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;

@@ -104,7 +104,7 @@ bool lhi_verify_is_verdict_full(const lhi_verifier *judge);
 /* Returns the number, from 1, of the cell in its device's row that holds the
  * pass with index `node` in judge->passes. */
 uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
-/* Returns the index of a pass in judge->passes, all devices' passes;
+/* Returns a pass's index in judge->passes, all devices' passes;
  * LH_NONE: it is not in the schedule. */
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
 /* Returns the index in judge->passes of the D or B of a chunk and microbatch;
@@ -134,8 +134,8 @@ uint32_t lhi_verify_find_resource(const lhi_verifier *judge, const char *name);
 /* Checks that explicit message orders have all messages of their link once and
  * no others; adds violations. */
 lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);
-/* Checks the communication cells of a schedule, if it has any
- * (communication.c); `buffers` as for lh_check_buffered(). */
+/* Checks a schedule's communication cells, if it has any (communication.c);
+ * `buffers` as for lh_check_buffered(). */
 lh_status lhi_verify_check_communication(lhi_verifier *judge, uint32_t buffers,
                                          lh_error *err);
 /* Computes the peak memory of every device in the schedule's order and checks

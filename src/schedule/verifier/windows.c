@@ -89,8 +89,8 @@ static bool enlarge_states(state_builder *k)
 }
 
 /* Checks whether the next operation of row i (one kind and chunk) may follow
- * state x, the number of completed operations per row. The preceding operations
- * of its microbatch must be complete, and memory must suffice. */
+ * state x, the number of completed operations per row. Its microbatch's
+ * preceding operations must be complete, and memory must suffice. */
 static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 {
     const lhi_verify_row *rows = &k->c->rows[k->m->first_row];

@@ -89,8 +89,8 @@ lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
  * links between datacenters (schema callback). */
 lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *text, lh_error *err);
-/* Reads the key `elastic` of a pipeline file, and adds the data-parallel
- * operations of this plan to the pipeline description (schema callback). */
+/* Reads the key `elastic` of a pipeline file, and adds this plan's
+ * data-parallel operations to the pipeline description (schema callback). */
 lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *text, lh_error *err);
 extern const lhi_schema lhi_uniform_schema, lhi_datacenters_schema,

@@ -78,8 +78,8 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Lists the devices of each datacenter in `text`, for the key `sites`;
- * datacenters without devices are written too. */
+/* Lists each datacenter's devices in `text`, for the key `sites`; datacenters
+ * without devices are written too. */
 static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
