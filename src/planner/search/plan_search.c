@@ -439,8 +439,7 @@ static lh_status list_first(lhi_arena *mem, const lh_choice *row, lh_plan *plan,
 }
 
 /* Replaces *found's best layout by `other`'s, a plan of the same job with less
- * memory, if that is better. *found then owns other's
- * schedule. */
+ * memory, if that is better. *found then owns other's schedule. */
 static lh_status adopt_schedule(const lhi_layout_search *s, lh_plan *other,
                                 lh_plan *found, lh_error *err)
 {
