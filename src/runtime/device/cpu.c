@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: construction, and the device interface's operations. */
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_product.h"
 #include "runtime/device/cpu_sharding.h"

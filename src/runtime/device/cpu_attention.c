@@ -3,6 +3,7 @@
  * and only those below the diagonal are computed. Backward recomputes the
  * scores from queries and keys, with each row's maximum and sum saved by
  * forward (FlashAttention, arXiv:2205.14135, section 3.1). */
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_product.h"
 
 #include <math.h>

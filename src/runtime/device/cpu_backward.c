@@ -2,6 +2,7 @@
 /* D: computes the gradient of a chunk's input from that of its output. Leaves
  * W's operands in place. */
 #include "base/fail.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_sharding.h"

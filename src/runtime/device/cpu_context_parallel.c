@@ -11,6 +11,7 @@
  * together with their gradients, to which each rank adds its part. All orders
  * depend only on the rank, so results do not depend on timing. */
 #include "base/fail.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_product.h"
 
 #include <math.h>

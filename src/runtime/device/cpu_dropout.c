@@ -5,6 +5,7 @@
  * therefore drop the same numbers, and no masks are stored. */
 #include "base/random.h"
 #include "runtime/device/cpu.h"
+#include "runtime/device/cpu_attention.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* F: embedding, layers, head and loss. */
 #include "base/fail.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_sharding.h"

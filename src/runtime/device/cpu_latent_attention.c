@@ -11,6 +11,7 @@
  * latent. DeepSeek rotates the pairs 2i and 2i + 1; they are sorted into halves
  * here, so that the common rotation applies. Scores are unchanged. */
 #include "runtime/device/cpu.h"
+#include "runtime/device/cpu_attention.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's products, norms and rotary positions, in the model family's
  * variant. */
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_product.h"
 
 #include <string.h>

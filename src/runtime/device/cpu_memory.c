@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/job/model_size.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_node_dispatch.h"
 #include "runtime/device/cpu_product.h"

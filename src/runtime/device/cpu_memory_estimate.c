@@ -2,6 +2,7 @@
 /* Predicts a device's memory under a schedule by a dry run of its passes that
  * counts buffers taken and returned. */
 #include "base/fail.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_sharding.h"
 
 /* A chunk's buffer counts in the dry run. */

@@ -3,6 +3,7 @@
  * them with the same calls on the same operands, so all bits are equal. Layers
  * share the buffers: F holds them while it runs, D until the layer's W is done.
  */
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_tensor_parallel.h"
 

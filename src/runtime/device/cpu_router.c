@@ -22,6 +22,7 @@
  *
  * With sigmoids the probability is the score divided by the sum of all scores
  * (DeepSeek-V3, equations 17 to 20). */
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_node_dispatch.h"
 #include "runtime/device/cpu_tensor_parallel.h"
 

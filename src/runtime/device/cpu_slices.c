@@ -5,6 +5,7 @@
  * adds to the gradients of the keys and values of all slices before it. */
 #include "base/fail.h"
 #include "runtime/device/cpu.h"
+#include "runtime/device/cpu_attention.h"
 
 #include <inttypes.h>
 #include <string.h>

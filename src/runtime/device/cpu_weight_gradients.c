@@ -6,6 +6,7 @@
  * order. A W pass that arrives early keeps its operands and runs in the pass
  * that fills the gap. */
 #include "base/fail.h"
+#include "runtime/device/cpu_attention.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_sharding.h"
