@@ -199,12 +199,13 @@ static void print_table(bool wave, double limit_s)
                 setting s = {wave, datacenters, delay, which};
                 print_row(&s, limit_s, &sum);
             }
-    printf("\nOf the settings in this table, %d of %d are proven optimal, in "
-           "%.1f s core time altogether and at\nmost %.1f s each; the largest "
-           "gap is %.2f %%. `look-ahead`, which gives no bound, is %.1f %% "
-           "above\nthe best known makespan on average, %.1f %% at most.\n\n",
-           sum.proven, sum.n, sum.cpu_s, sum.most_s, sum.worst_gap,
-           sum.ahead / sum.n, sum.worst_ahead);
+    printf(
+        "\nOf the settings in this table, %d of %d are proven optimal, in %.1f "
+        "s core time altogether and at\nmost %.1f s each; the largest gap is "
+        "%.2f %%. The method `look-ahead`, which gives no bound, is %.1f "
+        "%%\nabove the best known makespan on average, %.1f %% at most.\n\n",
+        sum.proven, sum.n, sum.cpu_s, sum.most_s, sum.worst_gap,
+        sum.ahead / sum.n, sum.worst_ahead);
     printf("Measured times more than 3 %% below the lower bound are impossible "
            "in this model. There are %d\nsuch settings in case 1, %d in case "
            "2, %d in case 3.\n\n",
@@ -217,29 +218,31 @@ static void print_page(double limit_s)
         "# CrossPipe's settings, solved\n\nChen et al., *CrossPipe: Towards "
         "Optimal Pipeline Schedules for Cross-Datacenter "
         "Training*,\narXiv:2507.00217, tables 5 and 6: M70 on 8 stages (F 38, "
-        "D 48, W 20 ms) in two or four\ndatacenters. Delays are in units of "
-        "F.\n\n- Case 1 has 16 microbatches and memory for 8 activations.\n- "
-        "Case 2 has 32 microbatches, memory for 8 activations, and "
-        "recomputation (F added to D).\n- Case 3 has 32 microbatches and "
-        "memory for 16 activations.\n\n`examples/papers/crosspipe_optimal.c` "
-        "prints this page, on one core, with at most %g s core time\nper "
-        "setting (case, delay and placement). CrossPipe's solver, CPLEX, had "
-        "256 threads and up to two\nhours per setting for a gap of 1 %%.\n\n| "
-        "column | meaning |\n| --- | --- |\n| makespan | the shortest found "
-        "|\n| bound | proven lower bound: no schedule takes less; gap 0 means "
-        "that none is shorter |\n| look-ahead | percent by which this method's "
-        "schedule is longer |\n| s per microbatch | the makespan's share |\n| "
-        "measured | the paper's measurement with its schedules on 32 GPUs, "
-        "seconds per microbatch "
-        "|\n\n[crosspipe.md](crosspipe.md#transfers-of-2-f) compares these "
-        "predictions with CrossPipe's\nmeasurements, and explains why measured "
-        "times with transfers of 2 F are longer. No schedule on\nthis page "
-        "splits W passes. On Wave, messages leave in the order that the solver "
-        "found best, not\nfirst in, first out.\n\nIn case 2 some measured "
-        "times are below the proven lower bound. Case 2 has the memory of "
-        "1F1B,\nwhich is the activations of eight microbatches on this page. "
-        "With recomputation a microbatch keeps\nfewer bytes. The paper does "
-        "not give the number of microbatches that fit, but the "
+        "D 48, W 20 ms) in two or four datacenters.\nDelays on this page are "
+        "in units of F, the time of a forward pass.\n\n- In case 1 there are "
+        "16 microbatches and memory for 8 activations per stage.\n- In case 2 "
+        "there are 32 microbatches, memory for 8 activations per stage, and "
+        "recomputation (the\n  time of F is added to D).\n- In case 3 there "
+        "are 32 microbatches and memory for 16 activations per "
+        "stage.\n\n`examples/papers/crosspipe_optimal.c` prints this page, on "
+        "one core, with at most %g s core time\nper setting (case, delay and "
+        "placement). CrossPipe's solver, CPLEX, had 256 threads and up to "
+        "two\nhours per setting for a gap of 1 %%.\n\n| column | meaning |\n| "
+        "--- | --- |\n| makespan | the shortest found |\n| bound | proven "
+        "lower bound: no schedule takes less; gap 0 means that none is shorter "
+        "|\n| look-ahead | percent by which this method's schedule is longer "
+        "|\n| s per microbatch | the makespan's share |\n| measured | the "
+        "paper's measurement with its schedules on 32 GPUs, seconds per "
+        "microbatch |\n\n[crosspipe.md](crosspipe.md#transfers-of-2-f) "
+        "compares these predictions with CrossPipe's\nmeasurements, and "
+        "explains why measured times with transfers of 2 F are longer. No "
+        "schedule on this\npage splits weight-gradient passes (W) into parts. "
+        "On the placement Wave, messages leave in the\norder that the solver "
+        "found best, not first in, first out.\n\nIn case 2 some measured times "
+        "are below the proven lower bound. Case 2 has the memory of 1F1B, "
+        "which\nis the activations of eight microbatches on this page. With "
+        "recomputation a microbatch keeps fewer\nbytes in memory. The paper "
+        "does not give the number of microbatches that fit, but the "
         "paper's\nschedules must have kept more than eight microbatches.\n\n",
         limit_s);
     print_table(false, limit_s);

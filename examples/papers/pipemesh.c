@@ -177,20 +177,21 @@ static columns derive(const pipemesh_model *m, uint32_t system)
 
 static void print_table4(void)
 {
-    printf("## Table IV\n\nEach cell of the tables in this section has the "
-           "derived value / the published value (error).\n\n- Forward times, "
-           "backward times and critical (exposed) PP times are inputs: the "
-           "paper's\n  measurements.\n- The bubble time is derived from the "
-           "row's compute times: an identity (*given*).\n- Critical (exposed) "
-           "DP time is the sum of 2 C_DP and the time that the schedule's "
-           "windows do not\n  hide. C_DP is computed from parameters, D and "
-           "%.2f of the device's share of its node's link.\n  This share was "
-           "chosen once for all rows, by the rows of PipeMesh and Fold3D "
+    printf("## Table IV\n\nEach cell in the tables for table IV has the "
+           "derived value / the published value (error).\n\n- In table IV "
+           "forward times, backward times and critical (exposed) PP times are "
+           "inputs: the paper's\n  measurements.\n- The bubble time is derived "
+           "from the row's compute times: an identity (*given*).\n- Critical "
+           "(exposed) DP time is the sum of 2 C_DP and the time that the "
+           "schedule's windows do not\n  hide. The time C_DP to communicate a "
+           "chunk is computed from its parameters, the replica count D\n  and "
+           "%.2f of the device's share of its node's link. The share 0.68 was "
+           "chosen once for all rows, by\n  the rows of PipeMesh and Fold3D "
            "(*fitted*).\n- The memory columns M_a, M_g and M_p are those of "
-           "the first stage. M_a of PipeMesh on A100 is\n  *fitted*.\n- "
-           "Throughput is model FLOPs over the sum of the five published time "
-           "columns, without embedding,\n  optimiser and loading (*given*); "
-           "MFU is throughput divided by the peak rate.\n",
+           "the first stage. The activation memory M_a of\n  PipeMesh on A100 "
+           "is *fitted*.\n- Throughput is model FLOPs over the sum of the five "
+           "published time columns, without embedding,\n  optimiser and "
+           "loading (*given*); MFU is throughput divided by the peak rate.\n",
            LINK_EFFICIENCY);
     score s = {.numbers = {0}};
     for (uint32_t i = 0; i < 4; i++) {
@@ -231,18 +232,19 @@ static void print_table4(void)
 
 static void print_columns(void)
 {
-    printf(
-        "\n## Queue, shares and messages\n\n- The column \"least q\" has the "
-        "shortest queue whose forwards hide a chunk's collective C_DP,\n  with "
-        "C_DP half the published critical DP time.\n- The ZeRO-3 columns have "
-        "the share of parameters at ZeRO-3: by the paper's rules with the "
-        "same\n  C_DP, with one scatter bucket more, and with the two "
-        "conditions on psi_p in\n  docs/theory/elastic.md.\n- The column C_PP "
-        "/ Cf has the message time C_PP, in forwards, at which 2(P - 1) C_PP "
-        "equals the\n  published critical PP time. By the paper's condition "
-        "C_PP / Cf is at most one.\n\n| | least q | published | ZeRO-3 by the "
-        "rules | one bucket more | published | with conditions | C_PP / Cf "
-        "|\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    printf("\n## Queue, shares and messages\n\n- The column \"least q\" has "
+           "the shortest queue (first enqueue group) whose forwards hide a "
+           "chunk's\n  collective, with half the published critical DP time as "
+           "its time C_DP.\n- The ZeRO-3 columns have the share of parameters "
+           "at ZeRO-3: by the paper's rules with the same\n  C_DP, with one "
+           "scatter bucket more, and with the two conditions on psi_p in\n  "
+           "docs/theory/elastic.md.\n- The column C_PP / Cf has the message "
+           "time C_PP, in forward times Cf, at which 2(P - 1) C_PP equals\n  "
+           "the published critical PP time on P stages. By the paper's "
+           "condition the ratio C_PP / Cf of\n  message time to forward time "
+           "is at most one.\n\n| | least q | published | ZeRO-3 by the rules | "
+           "one bucket more | published | with conditions | C_PP / Cf |\n| --- "
+           "| --- | --- | --- | --- | --- | --- | --- |\n");
     static const char *const shares[] = {"-", "84.4 %", "90.9 %", "86.9 %"};
     static const double published_shares[] = {0, 84.4, 90.9, 86.9};
     for (uint32_t i = 0; i < 4; i++) {
@@ -353,18 +355,18 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
 static void print_planner(void)
 {
     printf(
-        "\n## The planner\n\n- Compute times in this table are those of table "
-        "IV's Megatron rows (nothing recomputed, little\n  contention). An "
-        "operation's time is proportional to its share of the forward's "
-        "FLOPs.\n- Messages take the time C_PP at the full link rate. The "
-        "memory budget of all planners is the\n  memory that the depth-first "
-        "plan needs by the paper's formulas.\n- The columns \"model\" and "
-        "\"events\" have the time of one iteration in ms, computed by equation "
-        "1\n  and by event simulation.\n- The planner `joint` searches chunks "
-        "(every divisor of the stage's layers), queue, sharding and\n  "
-        "recomputation together, by simulated time.\n\n| | planner | M | "
-        "groups | ZeRO-3 | recomputed per chunk | model | events |\n| --- | "
-        "--- | --- | --- | --- | --- | --- | --- |\n");
+        "\n## The planner\n\n- For the planner, compute times are those of "
+        "table IV's Megatron rows (nothing recomputed, little\n  contention). "
+        "An operation's time is proportional to its share of the forward's "
+        "FLOPs.\n- For the planner, messages take the time C_PP at the full "
+        "link rate. The memory budget of all\n  planners is the memory that "
+        "the depth-first plan needs by the paper's formulas.\n- The columns "
+        "\"model\" and \"events\" have the time of one iteration in ms, "
+        "computed by equation 1\n  and by event simulation.\n- The planner "
+        "`joint` searches chunks (every divisor of the stage's layers), queue, "
+        "sharding and\n  recomputation together, by simulated time.\n\n| | "
+        "planner | M | groups | ZeRO-3 | recomputed per chunk | model | events "
+        "|\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const pipemesh_model *m = &pipemesh_models[i];
         static problem p[32];
@@ -474,13 +476,14 @@ static void print_fig13(lh_report *report)
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
-    printf("\n## Fig. 13: chunks\n\nThe table is for Falcon with the queue q = "
-           "12. The message time C_PP is set to the duration of a\nforward "
-           "with 8 chunks per stage, the longest C_PP with which the planner "
-           "chooses 8 chunks. C_PP is\nnot published; at the full link rate "
-           "C_PP would be %.1f ms, and more chunks would always shorten\nthe "
-           "iteration. The memory limit determines which operations are "
-           "recomputed; the times in the table\nare simulated.\n\n| M | Cf, ms "
+    printf("\n## Fig. 13: chunks\n\nThe table for figure 13 is for Falcon with "
+           "a queue (first enqueue group) of 12 microbatches. The\nmessage "
+           "time C_PP is set to the duration of a forward with 8 chunks per "
+           "stage, the longest C_PP with\nwhich the planner chooses 8 chunks. "
+           "The message time C_PP is not published; at the full link rate "
+           "it\nwould be %.1f ms, and more chunks would always shorten the "
+           "iteration. The memory limit determines\nwhich operations are "
+           "recomputed; the times in the table are simulated.\n\n| M | Cf, ms "
            "| iteration, ms | TFLOPS |\n| --- | --- | --- | --- |\n",
            hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
@@ -509,11 +512,11 @@ static void print_fig14(lh_report *report)
     int64_t ns[6];
     static problem p, scratch;
     fill_problem(m, 8, &p);
-    printf("\n## Fig. 14: the queue\n\nThe table is for Falcon with M = 8 "
-           "chunks per stage and messages at the full link rate, with as\nmuch "
-           "recomputation as the memory requires, by event simulation.\n\n| q "
-           "| recomputed per chunk | iteration, ms | TFLOPS |\n| --- | --- | "
-           "--- | --- |\n");
+    printf("\n## Fig. 14: the queue\n\nThe table for figure 14 is for Falcon "
+           "with M = 8 chunks per stage and messages at the full link\nrate, "
+           "with as much recomputation as the memory requires, by event "
+           "simulation.\n\n| q | recomputed per chunk | iteration, ms | TFLOPS "
+           "|\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, queues[i], LH_ELASTIC_MIXED, &scratch, &c);
@@ -552,12 +555,13 @@ static void print_fig15(lh_report *report)
     double mixed = 0, xs[7];
     int64_t ns[7];
     fill_problem(m, 8, &p);
-    printf("\n## Fig. 15: the parts\n\nThe table is for Falcon with M = 8 "
-           "chunks per stage and the memory budget of depth-first, which\nuses "
-           "groups of P microbatches. The last two rows of the table are not "
-           "in the paper's figure. The\nthroughput column has the difference "
-           "from the mixed plan, derived / published.\n\n| | recomputed per "
-           "chunk | iteration, ms | throughput |\n| --- | --- | --- | --- |\n");
+    printf("\n## Fig. 15: the parts\n\nThe table for figure 15 is for Falcon "
+           "with M = 8 chunks per stage and the memory budget of "
+           "the\ndepth-first plan, which uses groups of P microbatches on P "
+           "stages. The last two rows of the table\nare not in the paper's "
+           "figure. The throughput column has the difference from the mixed "
+           "plan, derived\n/ published.\n\n| | recomputed per chunk | "
+           "iteration, ms | throughput |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < 7; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, rows[i].q, rows[i].sharding, &scratch, &c);
@@ -597,11 +601,11 @@ static void print_fig15(lh_report *report)
 static void print_order(void)
 {
     printf(
-        "\n## Order at equal memory\n\nThe table has iteration times in ms. "
-        "Elastic and depth-first plans are made by event simulation\nwith "
-        "depth-first's memory budget and the published chunk counts. The time "
-        "of breadth-first with\noffloading is from the published columns, "
-        "since the offloading cost cannot be derived.\n\n| | elastic | "
+        "\n## Order at equal memory\n\nThe table of orders has iteration times "
+        "in ms. Elastic and depth-first plans are made by event\nsimulation "
+        "with depth-first's memory budget and the published chunk counts. The "
+        "time of\nbreadth-first with offloading is from the published columns, "
+        "since the offloading cost cannot be\nderived.\n\n| | elastic | "
         "depth-first | breadth-first | published: elastic | depth-first | "
         "breadth-first |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
@@ -667,17 +671,17 @@ int main(int argc, char **argv)
     if (argc == 2 &&
         lh_report_make("PipeMesh Figs. 13 to 15", &report, &err) != LH_OK)
         die(&err);
-    printf(
-        "# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
-        "Memory-Efficient Computation-Communication Overlap for\nTraining "
-        "Large Language Models*, IEEE TPDS 2025. `examples/papers/pipemesh` "
-        "prints this\npage except for the results of training:\n\n    ninja -C "
-        "build examples/pipemesh\n    build/examples/pipemesh > "
-        "docs/papers/pipemesh.md\n    bench/delayed.py build/cli/longhaul "
-        "--write docs/papers/pipemesh.md\n\nThe formulas and symbols of this "
-        "page are in [elastic.md](../theory/elastic.md). The classes of\nrows "
-        "and cells are those of [all papers](README.md#form); the table under "
-        "[Claims](#claims) has\nthe numbers outside table IV.\n\n");
+    printf("# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
+           "Memory-Efficient Computation-Communication Overlap for\nTraining "
+           "Large Language Models*, IEEE TPDS 2025. `examples/papers/pipemesh` "
+           "prints this\npage except for the results of training:\n\n    ninja "
+           "-C build examples/pipemesh\n    build/examples/pipemesh > "
+           "docs/papers/pipemesh.md\n    bench/delayed.py build/cli/longhaul "
+           "--write docs/papers/pipemesh.md\n\nThe page "
+           "[elastic.md](../theory/elastic.md) has the formulas and symbols "
+           "used on this page. The\nclasses of rows and cells are those of "
+           "[all papers](README.md#form); the table under\n[Claims](#claims) "
+           "has the numbers outside table IV.\n\n");
     print_table4();
     print_columns();
     print_planner();

@@ -108,21 +108,22 @@ void pipemesh_print_missing(double efficiency)
         "windows of P microbatches are assumed to be fully used.\n* The "
         "published critical PP times are longer than 2(P - 1) C_PP, even with "
         "a message time C_PP of\n  a whole forward. At the full link rate 2(P "
-        "- 1) C_PP is only a small part of the published\n  times.\n* The "
-        "shares of parameters at ZeRO-3 are 100 %% by the paper's rule and "
-        "times. With seven scatter\n  buckets, where the rule gives six, GPT-3 "
-        "has the published 84.4 %%, and Falcon has 88.1 %%\n  (published: 86.9 "
-        "%%). No bucket count gives Llama2's 90.9 %%.\n* Fig. 13: the derived "
-        "throughput is highest with 12 chunks, the published one with 8. With "
-        "more\n  chunks the exposed part of C_PP is shorter than the time "
-        "saved in the bubble and in 2 C_DP. The\n  highest throughput is at 12 "
-        "chunks for any C_PP for which the planner chooses 8.\n* Fig. 15: with "
-        "all parameters at ZeRO-3 all communication is still hidden, so that "
-        "this row is no\n  slower than the mixed plan. The published loss of "
-        "2.7 %% is due to contention, which the model\n  does not have.\n* The "
-        "paper has a queue of q = 12 microbatches where 11 hide as much: 24 "
-        "microbatches make three\n  groups of at most 11, or two of 12; with "
-        "11 a stage keeps the activations of M - 1 fewer passes\n  in "
+        "- 1) C_PP is only a small part of the published\n  times.\n* By the "
+        "paper's rule and times, the shares of parameters at ZeRO-3 are 100 "
+        "%%. With seven scatter\n  buckets, where the paper's rule gives six, "
+        "GPT-3 has the published share of 84.4 %%, and Falcon has\n  88.1 %% "
+        "(published: 86.9 %%). No bucket count gives the share of 90.9 %% for "
+        "Llama2.\n* Fig. 13: the derived throughput is highest with 12 chunks, "
+        "the published one with 8. With more\n  chunks the exposed part of "
+        "C_PP is shorter than the time saved in the bubble and in 2 C_DP. "
+        "For\n  figure 13 the derived throughput is highest at 12 chunks for "
+        "any message time C_PP for which the\n  planner chooses 8.\n* Fig. 15: "
+        "with all parameters at ZeRO-3 all communication is still hidden, so "
+        "that this row is no\n  slower than the mixed plan. The published loss "
+        "of 2.7 %% is due to contention, which the model\n  does not have.\n* "
+        "The paper has a queue of q = 12 microbatches where 11 hide as much: "
+        "24 microbatches make three\n  groups of at most 11, or two of 12; "
+        "with 11 a stage keeps the activations of M - 1 fewer passes\n  in "
         "memory.\n* Compute times, CPU memory, total GPU memory (29.9 GiB "
         "against 28 for states and\n  activations) and Fold3D's activations "
         "are measurements of the implementation.\n* Two values are fitted: "
@@ -156,16 +157,16 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         {"36, delayed", 36, 1, 4.17, {121.3, 46.6}, "batch 36, delayed"}};
     const pipemesh_row *clusters[] = {a100, v100};
     printf("\n## Table V and Fig. 11: larger batches, delayed updates\n\nThe "
-           "tables of this section are for GPT-3 58B with Megatron.\n\n- "
-           "Throughput (derived / published, error) is derived from each "
-           "cluster's only row in table IV\n  (batch 36 on A100, 72 on V100). "
-           "Compute time is proportional to the batch; bubble and critical\n  "
-           "DP and PP times are constant. With delayed updates (a step late) "
-           "there is no critical DP time.\n- The time column has the number of "
-           "tokens that the paper measured to a loss of 2.8, divided by\n  the "
-           "throughput, relative to batch 36.\n\n| batch | tokens, B | TFLOPS, "
-           "A100 | time | TFLOPS, V100 | time |\n| --- | --- | --- | --- | --- "
-           "| --- |\n");
+           "tables for table V and figure 11 are for GPT-3 58B with "
+           "Megatron.\n\n- Throughput (derived / published, error) is derived "
+           "from each cluster's only row in table IV (batch\n  36 on A100, 72 "
+           "on V100). For larger batches compute time is proportional to the "
+           "batch; bubble and\n  critical DP and PP times are constant. With "
+           "delayed updates (a step late) there is no critical DP\n  time.\n- "
+           "The time column has the number of tokens that the paper measured "
+           "to a loss of 2.8, divided by\n  the throughput, relative to batch "
+           "36.\n\n| batch | tokens, B | TFLOPS, A100 | time | TFLOPS, V100 | "
+           "time |\n| --- | --- | --- | --- | --- | --- |\n");
     for (int i = 0; i < 4; i++) {
         printf("| %s | %.2f |", rows[i].name, rows[i].tokens);
         for (int c = 0; c < 2; c++) {
@@ -199,14 +200,15 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
            "docs/papers/pipemesh.md` trains a model\nwith 0.2 M parameters on "
            "the cpu device: four layers on two stages with two chunks each, "
            "and two\nreplicas. The data is the text of docs/theory when the "
-           "table was written. The runs use:\n\n- an elastic plan, which hides "
-           "communication and does not change batch or updates;\n- a "
-           "depth-first plan with the same batch, 8 sequences with 64 tokens "
-           "each;\n- the depth-first plan with larger batches, and with "
-           "`--delayed-update`.\n\nAll runs begin with the same weights and "
-           "read the same windows in the same order. The learning\nrate is "
-           "3e-3 after a warm-up of 8192 tokens. Losses in the table are means "
-           "over the last 16384\ntokens.\n\n<!-- delayed: written by "
+           "table was written. The training runs use\nthree kinds of "
+           "plans:\n\n- an elastic plan, which hides communication and does "
+           "not change batch or updates;\n- a depth-first plan with the same "
+           "batch, 8 sequences with 64 tokens each;\n- the depth-first plan "
+           "with larger batches, and with `--delayed-update`.\n\nAll training "
+           "runs begin with the same weights and read the same windows of data "
+           "in the same order.\nThe learning rate in the training runs is 3e-3 "
+           "after a warm-up of 8192 tokens. Losses in the table\nare means "
+           "over the last 16384 tokens.\n\n<!-- delayed: written by "
            "bench/delayed.py -->\n<!-- delayed: end -->\n\nThe trained runs "
            "have the same order as the paper's runs: larger batches need more "
            "tokens to the\nsame loss, and delayed updates need more tokens "
@@ -363,25 +365,29 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
         double at = (low + high) / 2;
         *(mean_share(rate, backward, at) > middle ? &low : &high) = at;
     }
-    printf("\n## Table VI and Fig. 12: weak scaling\n\n- The GPUs are A10 (125 "
-           "TFLOP/s, as V100), in nodes with four GPUs at 50 Gb/s.\n- Tensor "
-           "degree T = 4, M = 4 chunks per stage, and queues of half the "
-           "microbatches, as\n  published. Megatron has two chunks, as in "
-           "table IV.\n- The sequence length s = 3072 is from table III, since "
-           "table VI has none.\n- Layers take the same time per operation as "
-           "on V100 in table IV. Critical PP time is omitted.\n\nThe next "
-           "table assumes %.2f of the link rate, as do all tables above:\n\n",
-           efficiency);
+    printf(
+        "\n## Table VI and Fig. 12: weak scaling\n\n- The GPUs are A10 (125 "
+        "TFLOP/s, as V100), in nodes with four GPUs at 50 Gb/s.\n- In table VI "
+        "the tensor degree is T = 4, with M = 4 chunks per stage, and queues "
+        "of half the\n  microbatches, as published. In table VI Megatron has "
+        "two chunks, as in table IV.\n- For table VI the sequence length s = "
+        "3072 is from table III, since table VI has none.\n- In table VI "
+        "layers take the same time per operation as on V100 in table IV. For "
+        "table VI the\n  critical (exposed) PP time is omitted.\n\nThe next "
+        "table assumes %.2f of the link rate, as do all tables above:\n\n",
+        efficiency);
     print_settings(rate, backward, efficiency, false);
-    printf("\nThe paper publishes for Megatron a critical DP time of 32.0 to "
-           "38.6 %%, and for PipeMesh a\nthroughput 25.0 to 27.2 %% above "
-           "Megatron's (the introduction has \"always more than 27.1 "
-           "%%\").\nThe next table has one fitted number: %.2f of the link "
-           "rate, for which Megatron's mean critical DP\ntime is %.1f %%.\n\n",
-           low, 100 * middle);
+    printf(
+        "\nThe paper publishes for Megatron a critical DP time of 32.0 to 38.6 "
+        "%%, and for PipeMesh a throughput\n25.0 to 27.2 %% above Megatron's "
+        "(the introduction has \"always more than 27.1 %%\"). The next table "
+        "for\nweak scaling has one fitted number: %.2f of the link rate, for "
+        "which Megatron's mean critical DP\ntime is %.1f %%.\n\n",
+        low, 100 * middle);
     print_settings(rate, backward, low, true);
-    printf("\nThe published critical DP times therefore require a third of the "
-           "link share of the other clusters,\nfor the same compute times. "
-           "With the fitted share of the link rate the gains over Megatron "
-           "equal\nthe published gains except for 192 GPUs.\n");
+    printf(
+        "\nThe published critical DP times for weak scaling therefore require "
+        "a third of the link share of the\nother clusters, for the same "
+        "compute times. With the fitted share of the link rate the gains "
+        "over\nMegatron equal the published gains except for 192 GPUs.\n");
 }

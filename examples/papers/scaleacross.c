@@ -300,16 +300,15 @@ static double job_s(const model *m, double over, unsigned n,
 static void print_placement(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Which parallelism crosses: dense model\n\nThe table is for "
-         "`dorapp` and a layer per chunk, with table 2's batch over all "
-         "replicas (11\nmicrobatches per replica) and per replica (44).\n\n"
-         "The first three columns after the "
-         "oversubscription follow the paper's formulas. The other\ncolumns are "
-         "for the job `dense-17b-two-buildings.yaml` with the same layout, as "
-         "printed by `longhaul\nplan`.\n\n| microbatches | oversubscription | "
+    puts("## Which parallelism crosses: dense model\n\nThe table for the dense "
+         "model is for `dorapp` and a layer per chunk, with table 2's batch "
+         "over all\nreplicas (11 microbatches per replica) and per replica "
+         "(44).\n\nThe first three columns after the oversubscription follow "
+         "the formulas in the ScaleAcross paper. The\nother columns are for "
+         "the job `dense-17b-two-buildings.yaml` with the same layout, as "
+         "printed by\n`longhaul plan`.\n\n| microbatches | oversubscription | "
          "PP-out, s | DP-out, s | PP-out is slower by | job: PP-out, s | "
-         "DP-out, s | by |\n| --- | --- | --- | --- | --- | --- | --- | --- "
-         "|");
+         "DP-out, s | by |\n| --- | --- | --- | --- | --- | --- | --- | --- |");
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < 5; i++) {
             unsigned n = dense_microbatches[r];
@@ -369,14 +368,14 @@ static double best_of(setting s, unsigned most)
 static void print_batches(void)
 {
     static const unsigned sizes[] = {2, 4, 8, 11, 22, 44};
-    puts("## Smaller batches favour PP-out\n\nFigure 5 has batches from 176 "
-         "to 8 and \"batch size / 4\" microbatches. With a microbatch of 4\non "
-         "4 replicas a batch of 8 over all replicas is less than one "
-         "microbatch, so that this figure's\nbatch can only be per replica.\n\n"
-         "The table has the best PP-out "
-         "time over the best DP-out time at an oversubscription of\n1:16. "
-         "PP-out and DP-out each have their own best chunk size (of seven) and "
-         "schedule (`dorapp` or\n`interleaved-zbv`). The last column is for "
+    puts("## Smaller batches favour PP-out\n\nFigure 5 has batches from 176 to "
+         "8 and \"batch size / 4\" microbatches. With a microbatch of 4\non 4 "
+         "replicas a batch of 8 over all replicas is less than one microbatch, "
+         "so that this figure's\nbatch can only be per replica.\n\nThe table "
+         "has the best PP-out time over the best DP-out time at an "
+         "oversubscription of 1:16. PP-out\nand DP-out each have their own "
+         "best chunk size (of seven) and schedule (`dorapp` "
+         "or\n`interleaved-zbv`). The last column of this table is for "
          "`dorapp` with one layer per chunk.\n\n| microbatches | rounds of 2 | "
          "of 2 or 4 | one layer |\n| --- | --- | --- | --- |");
     for (size_t i = 0; i < 6; i++) {
@@ -391,12 +390,12 @@ static void print_batches(void)
     setting s = {&dense, 16, .n = 2, .method = "dorapp", .regather = true};
     printf("\nIn the paper PP-out is faster than DP-out below 22 microbatches. "
            "With one-layer chunks the\nsimulation does not reproduce this "
-           "result, unless parameters are gathered again for the backward\nand "
-           "gradients reduced in 32 bits (%.2f at 2 microbatches). With chosen "
-           "chunk sizes and schedules,\nPP-out gains with smaller batches and "
-           "does not lose with larger ones. Rounds of 4 microbatches\nneed "
-           "more activation memory, and make PP-out and DP-out equally fast "
-           "from 4 microbatches on.\n\n",
+           "result, unless parameters are gathered again for the backward "
+           "and\ngradients reduced in 32 bits (%.2f at 2 microbatches). With "
+           "chosen chunk sizes and schedules, PP-out\ngains with smaller "
+           "batches and does not lose with larger ones. Rounds of 4 "
+           "microbatches need more\nactivation memory, and make PP-out and "
+           "DP-out equally fast from 4 microbatches on.\n\n",
            placement_ratio(s));
 }
 
@@ -428,7 +427,7 @@ static void print_experts(void)
     double hsdp = iteration(&s);
     printf("\nIn the paper PP-out is 49.4 %% faster than DP-out at 1:16 with "
            "128 experts. In the same setting\nsharded HSDP with DP-out takes "
-           "1/%.2f of FSDP's time here, less than PP-out.\n\n",
+           "1/%.2f of FSDP's time in the simulation, less than PP-out.\n\n",
            fsdp / hsdp);
 }
 
@@ -471,18 +470,19 @@ static void print_layouts(void)
                    .micro_batch = 1,
                    .chunks_per_device = 12,
                    .sharding = LH_SHARDING_FULL};
-    puts("## Experts inside the ranks of a stage\n\nThe paper's formula "
-         "divides experts by EP and by TP. In frameworks EP x ETP ranks in "
-         "a\nstage share experts, and TP x DP / (EP x ETP) ranks have the same "
-         "experts. Dense gradients and\nexpert gradients are therefore reduced "
-         "over different groups of GPUs.\n\nThe table has layouts on 128 GPUs "
-         "with 128 experts, as the job `moe-40b-two-buildings.yaml`: "
-         "four\nmicrobatches, `dorapp`, gradients reduced in 32 bits as for "
-         "Llama 3. The columns give parameters\nin millions per GPU and layer; "
-         "the number of GPUs that reduce gradients; the iteration time "
-         "in\nseconds with PP-out and with DP-out, and the ratio of the two "
-         "times.\n\n| layout | dense, experts | dense, experts over | 1:1.33 | "
-         "1:16 |\n| --- | --- | --- | --- | --- |");
+    puts(
+        "## Experts inside the ranks of a stage\n\nThe ScaleAcross paper's "
+        "formula divides experts by EP and by TP. In frameworks EP x ETP ranks "
+        "in a\nstage share experts, and TP x DP / (EP x ETP) ranks have the "
+        "same experts. Dense gradients and\nexpert gradients are therefore "
+        "reduced over different groups of GPUs.\n\nThe table has layouts on "
+        "128 GPUs with 128 experts, as the job `moe-40b-two-buildings.yaml`: "
+        "four\nmicrobatches, `dorapp`, gradients reduced in 32 bits as for "
+        "Llama 3. The columns of this table give\nparameters in millions per "
+        "GPU and layer; the number of GPUs that reduce gradients; the "
+        "iteration\ntime in seconds with PP-out and with DP-out, and the ratio "
+        "of the two times.\n\n| layout | dense, experts | dense, experts over "
+        "| 1:1.33 | 1:16 |\n| --- | --- | --- | --- | --- |");
     print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16 (table 2)", l);
     l.expert_tensor = 4;
     print_layout("TP 4, EP 16, ETP 4, PP 2, DP 16", l);
@@ -548,7 +548,7 @@ static void print_hybrid(void)
         printf("| %u | %+.1f %% | %+.1f %% |\n", sizes[i],
                percent(fsdp, shared), percent(fsdp, iteration(&s)));
     }
-    puts("\nIn the paper HSDP and FSDP are about even at little "
+    puts("\nIn the paper HSDP and FSDP are about equally fast at little "
          "oversubscription, and HSDP is 6.83 %\nfaster at 1:16.\n");
 }
 
@@ -645,14 +645,14 @@ static void print_transport(void)
     }
     printf(
         "\nIn the paper spraying is slower than ECMP at 1000 us with up to "
-        "four queue pairs. The paper counts\na window per one-way latency, "
-        "which gives twice the rates of the table. Under ECMP a flow's "
-        "share\nis 25 to 100 Gb/s. Compared with a flow's share under ECMP, "
-        "spraying over one queue pair is faster\nat 50 us and slower at 1000 "
-        "us. Spraying over four queue pairs at 1000 us is as fast as ECMP "
-        "with\na small share.\n\nA ring over 1024 GPUs with 1 ms between some, "
-        "for 89.1 MB, takes %.0f ms if each step waits for\nthe slowest, as in "
-        "the paper. With pipelined pieces the ring takes %.2f ms.\n",
+        "four queue pairs. The paper counts a\nwindow per one-way latency, "
+        "which gives twice the rates in the table for spraying. Under ECMP "
+        "a\nflow's share is 25 to 100 Gb/s. Compared with a flow's share under "
+        "ECMP, spraying over one queue\npair is faster at 50 us and slower at "
+        "1000 us. Spraying over four queue pairs at 1000 us is as fast\nas "
+        "ECMP with a small share.\n\nA ring over 1024 GPUs with 1 ms between "
+        "some, for 89.1 MB, takes %.0f ms if each step waits for\nthe slowest, "
+        "as in the paper. With pipelined pieces the ring takes %.2f ms.\n",
         lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
         lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
 }
@@ -669,25 +669,27 @@ int main(void)
          "oversubscription of 1:o\nand a one-way latency of 50 us between the "
          "buildings, and two pipeline ranks. *PP-out* is a layout\nwhose "
          "pipeline crosses between the buildings. *DP-out* is a layout whose "
-         "data parallelism crosses.\n\nTable 2 of the paper has a "
-         "global batch of 176 sequences for the dense model (microbatches of "
-         "4, 4\nreplicas) and of 64 for the mixture of experts (microbatches "
-         "of 1, 16 replicas). By the words of\ntable 2 these are 11 and 4 "
-         "microbatches per replica; the example jobs have these batches. "
-         "Figure 5\nhas \"batch size / 4\" microbatches, which fits only a "
-         "batch per replica: 44 and 64 microbatches.\nThis page shows both "
-         "readings of the batch.\n\nThe paper withholds model shapes and "
-         "kernel times. The following values were fitted to the\npaper's "
-         "results, so the agreement with these results does not confirm the "
-         "values:\n\n- The dense model's share of the GPU's peak: 0.47. With "
-         "it PP-out is 28 % slower than DP-out at\n  1:16 with 44 microbatches "
-         "(with 0.40 9 %, with 0.55 45 %).\n- The share of peak of the mixture "
-         "of experts: 0.25, chosen with 4 microbatches.\n- The values of the "
-         "section on one distant building, and the 4 % longer passes of "
-         "ZBV.\n\nNo reading of the batch fits all results: with these shares "
-         "of peak figures 4 and 16 need 44\nmicrobatches, figure 8 needs 4. In "
-         "both readings DP-out is faster than PP-out for the dense model\nat "
-         "1:16, and PP-out is faster for the mixture with 128 experts.\n");
+         "data parallelism crosses\nbetween the buildings.\n\nTable 2 of the "
+         "paper has a global batch of 176 sequences for the dense model "
+         "(microbatches of 4, 4\nreplicas) and of 64 for the mixture of "
+         "experts (microbatches of 1, 16 replicas). By the words of\ntable 2 "
+         "these are 11 and 4 microbatches per replica; the example jobs have "
+         "these batches. Figure 5\nhas \"batch size / 4\" microbatches, which "
+         "fits only a batch per replica: 44 and 64 microbatches. This\npage "
+         "shows results for both readings of the batch.\n\nThe ScaleAcross "
+         "paper withholds model shapes and kernel times. The following values "
+         "were fitted to\nthe paper's results, so the agreement with these "
+         "results does not confirm the values:\n\n- The dense model's share of "
+         "the GPU's peak: 0.47. With this share PP-out is 28 % slower than "
+         "DP-out\n  at 1:16 with 44 microbatches (with 0.40 9 %, with 0.55 45 "
+         "%).\n- The share of the GPU's peak for the mixture of experts is "
+         "0.25, chosen with 4 microbatches.\n- The values in the section on "
+         "one distant building, and the 4 % longer passes of ZBV, were also\n  "
+         "fitted.\n\nNo reading of the batch fits all results: with these "
+         "shares of peak figures 4 and 16 need 44\nmicrobatches, figure 8 "
+         "needs 4. In both readings DP-out is faster than PP-out for the dense "
+         "model\nat 1:16, and PP-out is faster for the mixture with 128 "
+         "experts.\n");
     print_placement();
     print_batches();
     print_experts();
