@@ -44,13 +44,13 @@ paper_result adaptra_result(const adaptra_setting *s, unsigned links,
 double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
                   adaptra_system system);
 
-/* Prints the iteration times of the jobs of table 2. */
+/* Prints iteration times for the jobs of table 2. */
 void adaptra_jobs(FILE *to, const page_options *how);
 /* Prints the claims beside predictions from job files, and their counts. */
 void adaptra_job_claims(FILE *to, const page_options *how);
 /* Prints every published number beside the computed one, and their counts. */
 void adaptra_claims(FILE *to, const page_options *how);
-/* The lines of that table by figure. */
+/* That table's lines by figure. */
 void adaptra_claim_orders(score *s, FILE *to);    /* 5 and 14 */
 void adaptra_claim_delays(score *s, FILE *to);    /* 15, 16 and 17 */
 void adaptra_claim_placement(score *s, FILE *to); /* 3 and 18 */

@@ -184,7 +184,7 @@ static const struct {
                {"0-1, 3-4, 6-7", 1 | 1 << 3 | 1 << 6}};
 enum { N_SEVERAL = sizeof several / sizeof *several };
 
-/* Returns a system's sum over the sets of links. */
+/* Returns a system's sum over the link sets. */
 static double several_sum(adaptra_system system)
 {
     double sum = 0;

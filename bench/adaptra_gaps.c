@@ -16,7 +16,7 @@ static uint64_t draw(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Draws a whole number of milliseconds, in ns. */
+/* Draws whole milliseconds, in ns. */
 static int64_t draw_ns(uint64_t *state, uint64_t least_ms, uint64_t most_ms)
 {
     return (int64_t)((least_ms + draw(state) % (most_ms - least_ms + 1)) *
@@ -57,7 +57,7 @@ static lh_pipeline *random_pipeline(unsigned stages, unsigned microbatches,
     return p;
 }
 
-/* Sum and maximum of the optimality gaps. */
+/* Sum and maximum over the optimality gaps. */
 typedef struct gaps {
     double sum, worst; /* percent */
     unsigned within, proven;

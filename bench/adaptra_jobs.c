@@ -16,7 +16,7 @@ enum { SEQUENCE = 2048, MICROBATCHES_PER_STAGE = 2 };
  * large copies reach about 50 (bytes per ns). */
 static const double copy_rate = 50;
 
-/* A model of table 2. Layers and width are ours: the usual shapes, 128 values
+/* A model in table 2. Layers and width are ours: the usual shapes, 128 values
  * per head, with layers that all stages can share equally. */
 typedef struct job_model {
     const char *name;
@@ -224,7 +224,7 @@ static void claim_14_and_15(score *s, FILE *to, const predicted p[N_MODELS])
     }
 }
 
-/* Sums of a system over the four models of figure 16: [60 ms?][last?]. */
+/* A system's sums over the four models of figure 16: [60 ms?][last?]. */
 typedef struct sums {
     double ms[2][2];
 } sums;

@@ -8,7 +8,7 @@
 
 enum { STEPS = 1200 };
 
-/* Initial configuration of a run and the adaptations allowed. */
+/* A run's initial configuration and the adaptations allowed. */
 typedef struct scenario {
     const char *title;
     bool direct, may_delegate;

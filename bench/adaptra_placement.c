@@ -17,7 +17,7 @@ static const double message_bytes = 4096.0 * 4096 * 2;
 static const double data_bytes = 7e9 / 4 * 2;
 static const double bytes_per_ns = 50;
 
-/* Pipeline, replicas and hosts of the experiment. */
+/* The experiment's pipeline, replicas and hosts. */
 typedef struct cluster {
     lh_pipeline *pipeline;
     lh_host_placement *places;
@@ -101,7 +101,7 @@ static double placement_ms(const cluster *c, const lh_host_slowdowns *now,
     return ms;
 }
 
-/* Searches for the best exchange of hosts. */
+/* Searches for the best host exchange. */
 static lh_host_exchange *find_exchange(const cluster *c,
                                        const lh_host_slowdowns *now)
 {

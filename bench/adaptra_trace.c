@@ -9,7 +9,7 @@ enum { STEPS = 1200, SAMPLES = 32, MOST_STATES = 64 };
 
 /* Two replicas with 16 microbatches of one sample each: SAMPLES. */
 
-/* Timelines, events and simulated states of the trace. */
+/* The trace's timelines, events and simulated states. */
 typedef struct trace {
     lh_event_timeline *timeline[2]; /* event timelines with B split and joint */
     lh_events *events;
@@ -102,7 +102,7 @@ static void print_quiet_iteration(FILE *to, const trace *t)
             t->best[0].proven ? "" : ", not proven");
 }
 
-/* Adds up the minutes of each system; returns those of the lower bounds. */
+/* Adds up each system's minutes; returns those of the lower bounds. */
 static double add_minutes(const trace *t, double minutes[ADAPTRA_SYSTEMS])
 {
     double bound = 0;
@@ -142,7 +142,7 @@ static void print_trace(FILE *to, const trace *t)
     print_minutes(to, t);
 }
 
-/* Simulates all states of the trace; release with free_trace(). */
+/* Simulates all trace states; release with free_trace(). */
 static const trace *make_trace(const char *folder)
 {
     static trace t;

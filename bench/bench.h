@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Provides the helpers of the benchmark programs: clock, median, JSON header.
+/* Provides helpers for the benchmark programs: clock, median, JSON header.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -58,7 +58,7 @@ static inline const char *bench_machine(char *buffer, size_t size)
     return buffer;
 }
 
-/* Prints the start of the program's JSON object; the caller closes it with
+/* Begins the program's JSON object; the caller closes it with
  * "}\n". */
 static inline void bench_begin(const char *name)
 {

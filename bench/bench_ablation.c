@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the contribution of each engine in the search for optimal schedules:
+/* Measures each engine's contribution in the search for optimal schedules:
  * solves the same pipelines with all engines and with all but one.
  *
  *     bench-ablation [SMALL [LARGE [ENGINES [ROWS [SEED]]]]]
@@ -27,8 +27,8 @@
  *
  * - `rows`: pipelines on which the engine was disabled
  * - `with`, `without`: pipelines proven optimal with and without it
- * - `mean`, `worst`, `best`: change in the gap in percent of the bound (above
- *   0: worse without the engine)
+ * - `mean`, `worst`, `best`: change in the gap in percent, relative to the
+ * bound (above 0: worse without the engine)
  * - `changed`: rows whose gap changed
  * - `effort`: factor by which the effort changed on rows proven both times
  *   (above 1: longer without the engine)
@@ -56,7 +56,7 @@ typedef struct row {
     lh_solve_options options;
 } row;
 
-/* Result of one run. The gap is in percent of the bound; -1: no schedule. */
+/* One run's result. The gap is in percent of the bound; -1: no schedule. */
 typedef struct outcome {
     bool proven;
     double gap, effort;
@@ -80,7 +80,7 @@ typedef struct variant {
 
 enum { MOST_VARIANTS = LH_MAX_SOLVE_ENGINES + CHANCES };
 
-/* Rows, variants and sums of the whole benchmark. */
+/* The whole benchmark's rows, variants and sums. */
 typedef struct table {
     const char *which; /* selected rows */
     uint64_t seed;
@@ -227,7 +227,7 @@ static void measure_irregular(table *t, double millions)
     }
 }
 
-/* Measures the settings of tables 5 and 6 of Chen et al., arXiv:2507.00217, as
+/* Measures the settings in tables 5 and 6 of Chen et al., arXiv:2507.00217, as
  * in examples/papers/crosspipe_optimal.c. */
 static void measure_crosspipe(table *t, double millions)
 {

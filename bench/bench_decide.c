@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the decision latency of an adaptive run.
+/* Measures an adaptive run's decision latency.
  *
  *     bench-decide [--json] [--seeds N]
  *
  * Draws seeded pipelines whose passes take 8 to 12 ms; one to three links
  * become slow by 10 to 60 ms. Reports, per size, memory limit and data path,
- * the processor time of the resulting decision on one thread. On the direct
+ * the resulting decision's processor time on one thread. On the direct
  * path each order is evaluated with all, no or only slow messages delegated;
  * copies take 2 ms. */
 #define _DEFAULT_SOURCE

@@ -84,7 +84,7 @@ static lh_pipeline *make_cell(const config *how, int which, int delay,
     return parse(text);
 }
 
-/* Measured iteration times of one run. */
+/* One run's measured iteration times. */
 typedef struct outcome {
     double predicted, median, worst_late;
     unsigned long slips;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the optimality gaps of named scheduling methods over a grid of
+/* Measures named scheduling methods' optimality gaps for a grid of
  * delays and memory limits: docs/theory/gaps.md.
  *
  *     bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]
  *
  * Prints one JSON object. `bound` is a proven lower bound; where "status" is
  * "optimal" it equals the minimum makespan. A method that violates the memory
- * limit or does not support the placement is null. LIMIT: seconds for the proof
- * of each point (default 10). */
+ * limit or does not support the placement is null. LIMIT: seconds for each
+ * point's proof (default 10). */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 #include "pipelines.h"

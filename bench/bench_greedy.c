@@ -32,7 +32,7 @@ typedef struct bench_case {
     unsigned devices, microbatches, sub_blocks;
 } bench_case;
 
-/* Times and peak memory of the runs. */
+/* The runs' times and peak memory. */
 typedef struct outcome {
     double best_s, median_s; /* wall clock */
     double cpu_s;            /* minimum user plus system time */

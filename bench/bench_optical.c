@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the speed of the optical network simulation.
+/* Measures the optical network simulation's speed.
  *
  *     optical TOPOLOGY.yaml [RUNS]
  *

@@ -48,7 +48,7 @@ static lh_schedule *make_schedule(const lh_pipeline *p, const char *method)
 
 /* --- training ----------------------------------------------------------- */
 
-/* Schedule and iteration times of the training run. */
+/* The training run's schedule and iteration times. */
 typedef struct run {
     const lh_schedule *schedule;
     lh_reschedule given;
@@ -141,7 +141,7 @@ static const char eight[] =
     "links: [{from: 6, to: 7, latency: 60, transfer: 0}, "
     "{from: 7, to: 6, latency: 60, transfer: 0}]\n";
 
-/* One variant of the published case. */
+/* One variant on the published case. */
 typedef struct published {
     const char *method;
     lh_data_path path;

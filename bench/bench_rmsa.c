@@ -7,7 +7,7 @@
  *     bench-rmsa NSFNET.yaml [REQUESTS]
  *
  * 100 slots per fibre, 25 to 100 Gb/s per request, one guard slot, modulation
- * by length. There, 12 requests per unit of time last 14 units, without those
+ * by length. There, 12 requests per time unit last 14 units, without those
  * above 28: on average 14 (1 - 2 / (e^2 - 1)) units. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"

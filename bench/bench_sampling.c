@@ -7,7 +7,7 @@
  * Each seed draws a small job on two sites and enumerates all its layouts:
  * every degree (also with fewer GPUs than available), microbatch, chunks per
  * device, recomputation, outermost placement and method, and for each every
- * partition of the layers over its chunks. For these jobs and for every JOB the
+ * layer partition over its chunks. For these jobs and for every JOB the
  * planner runs three times: with its own search, with that and optimal
  * schedules, and with Monte Carlo under ScaleAcross Explorer's budget (2026,
  * section 5). Small jobs also run `--search exact`. Prints one JSON object;
@@ -26,11 +26,11 @@ typedef struct found {
     double iteration_s; /* 0: no layout fits */
     double cpu_s;
     uint32_t n_plans; /* plans evaluated */
-    char layout[128]; /* layout of the fastest plan */
+    char layout[128]; /* the fastest plan's layout */
     lh_error why;
 } found;
 
-/* Results of all searches on one job. */
+/* All searches' results on one job. */
 typedef struct row {
     char name[64];
     uint32_t gpus;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans jobs over a grid of layouts, for bench/planner_calculon.py.
+/* Plans jobs over a layout grid, for bench/planner_calculon.py.
  *
  *     bench-space REPEATS [KEY=VALUE,VALUE...]... JOB...
  *
@@ -20,7 +20,7 @@ enum { MOST = 32 };
 
 static const char *const names[] = {"tensor", "micro_batch", "chunks", "zero"};
 
-/* Values of each key. */
+/* Each key's values. */
 typedef struct grid {
     uint32_t n[KEYS]; /* 0: the job's value */
     uint32_t values[KEYS][MOST];

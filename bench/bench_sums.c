@@ -9,16 +9,16 @@
  * model. Without files, terms are log-uniform over the normal floats. Methods:
  *
  *     float32   4 bytes per sum, as in training
- *     fixed     8 bytes, a 64-bit integer in units of a power of two that is
+ *     fixed     8 bytes, a 64-bit integer in power-of-two units that is
  *               equal for all sums; terms are truncated to units
  *     bins      8 bytes: two digits of 20 bits with capacity for 511 terms,
  *               and the first digit's position; terms are truncated to the
- *               digits of the largest term (Demmel and Nguyen,
+ *               largest term's digits (Demmel and Nguyen,
  *               doi:10.1109/TC.2014.2345391)
  *
- * Prints four results: the time of an addition (processor time, medians of
- * alternating rounds, in plain instructions and with AVX-512); the number of
- * sums whose bits differ between orders and groupings; the error against exact
+ * Prints four results: an addition's time (processor time, medians of
+ * alternating rounds, in plain instructions and with AVX-512); how many sums'
+ * bits differ between orders and groupings; the error against exact
  * sums; and the range covered by fixed point with different units. Fails if an
  * order-independent method depends on the order. */
 #define _DEFAULT_SOURCE
@@ -79,7 +79,7 @@ static fixed_format make_grid(int top)
 typedef uint64_t (*adder)(void *sums, const float *x, size_t n,
                           const fixed_format *g);
 
-/* Adds terms to sums. Each variant returns the number of terms out of range. */
+/* Adds terms to sums. Each variant returns how many terms are out of range. */
 ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -200,7 +200,7 @@ WIDE static uint64_t bins_wide(void *s, const float *x, size_t n,
     return add_bins(s, x, n, bin_units);
 }
 
-/* Merges the sums of two groups. */
+/* Merges two groups' sums. */
 static void merge_float(void *sums, const void *others, size_t n)
 {
     add_float(sums, others, n);
@@ -419,7 +419,7 @@ static void add_exactly(const terms *t, double *sums, double *sizes)
     }
 }
 
-/* Prints the number of sums that differ between orders, relative to their
+/* Prints how many sums differ between orders, relative to their
  * terms' magnitudes, and the error of in-order sums against exact ones: the
  * worst relative error, and the error norm relative to the exact norm. Returns
  * the number that differ. */
@@ -529,7 +529,7 @@ static int compare_floats(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Prints the distribution of non-zero magnitudes. */
+/* Prints how non-zero magnitudes are distributed. */
 static void print_magnitudes(const terms *t)
 {
     static const double shares[] = {0, .001, .01, .5, .99, 1};

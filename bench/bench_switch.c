@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the cost of a schedule switch at an iteration boundary.
+/* Measures the time for a schedule switch at an iteration boundary.
  *
  *     bench-switch [--json] [--stages N] [--microbatches N] [--steps N]
  *                  [--pass-us N] [--apart]
@@ -25,7 +25,7 @@ typedef struct config {
     int stages, microbatches, steps, pass_us;
 } config;
 
-/* Schedules and measured gaps of one run. */
+/* One run's schedules and measured gaps. */
 typedef struct run {
     const config *how;
     lh_schedule *schedules[2];

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Results of one family. */
+/* One family's results. */
 typedef struct result {
     uint32_t proven;
     double worst_gap, cpu_s, longest_proof_s;

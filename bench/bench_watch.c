@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the monitoring overhead of a run.
+/* Measures a run's monitoring overhead.
  *
  *     bench-watch [--json] [--ranks N] [--microbatches N] [--pass US]
  *                 [--steps N] [--rounds N]
  *
- * Eight timed ranks (threads), or N, run zb-h1 with passes of zero duration, or
+ * Eight timed ranks (threads), or N, run zb-h1 with zero-duration passes, or
  * US microseconds, alternating between no monitoring and
- * `adapt`, which records, collects and analyses each iteration. The first half
- * of each run is discarded: by then the start-up budget is spent, given at
- * least 6000 iterations. Prints per round the medians of iterations (end to
- * end) in both halves and their means, then the medians of the differences,
- * also of the processor time, as a share of the iterations' duration, and the
- * share that the run itself has counted (lh_train_result.monitor_ns). Finally
- * prints the monitor's processor time alone for an iteration with as many
- * messages and passes. */
+ * `adapt`, which records, collects and analyses each iteration. Each run's
+ * first half is discarded: by then the start-up budget is spent, given at least
+ * 6000 iterations. Prints per round the medians of iterations (end to end) in
+ * both halves and their means, then the medians of the differences, also of the
+ * processor time, as a share of the iterations' duration, and the share that
+ * the run itself has counted (lh_train_result.monitor_ns). Finally prints the
+ * monitor's processor time alone for an iteration with as many messages and
+ * passes. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -37,7 +37,7 @@ typedef struct config {
     int ranks, microbatches, pass_us, steps, rounds;
 } config;
 
-/* Iteration times of one run. */
+/* One run's iteration times. */
 typedef struct run {
     double last, mean, median, processor, counted;
     double seconds[MOST_STEPS];
@@ -113,7 +113,7 @@ static int64_t draw_around(uint64_t *state, int64_t ns)
     return ns + ns * ((int64_t)(*state >> 54) - 512) / 8192;
 }
 
-/* Builds a synthetic observation of an iteration. */
+/* Builds an iteration's synthetic observation. */
 static lh_observation make_observation(const config *how, uint64_t step,
                                        lh_observed_message *messages,
                                        lh_observed_pass *passes)

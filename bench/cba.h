@@ -9,7 +9,7 @@
 
 #include <longhaul/experimental/optical.h>
 
-/* Setting of one simulation on NSFNET: seeds 1 to 5, 10 iterations. */
+/* One simulation's setting on NSFNET: seeds 1 to 5, 10 iterations. */
 typedef struct cba_case {
     const char *model;  /* "8b", "70b" */
     const char *method; /* "gpipe", "1f1b" */
@@ -27,10 +27,10 @@ typedef enum cba_policy {
     CBA_POLICIES
 } cba_policy;
 
-/* Load and slots of every part unless it varies them. */
+/* Every part's load and slots unless it varies them. */
 enum { CBA_ERLANG = 150, CBA_SLOTS = 2, CBA_COUNTS = 4, CBA_PANELS = 4 };
 
-/* Microbatch counts of figure 3, and its panels a to d (e to h). */
+/* Figure 3's microbatch counts, and its panels a to d (e to h). */
 extern const int cba_counts[CBA_COUNTS];
 extern const cba_case cba_panels[CBA_PANELS];
 /* Returns a panel's title. */

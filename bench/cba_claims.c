@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the claims of the CBA paper beside the computed values. */
+/* Prints the CBA paper's claims beside the computed values. */
 #include "cba.h"
 
 #include <math.h>
 
-/* Results of figure 3: [panel][microbatch count]. */
+/* Figure 3's results: [panel][microbatch count]. */
 typedef struct study {
     lh_optical *cells[CBA_PANELS][CBA_COUNTS];
 } study;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the tables of docs/papers/cba.md beside its claims. */
+/* Prints docs/papers/cba.md's tables beside its claims. */
 #include "cba.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 void crosspipe_tables(FILE *to, const page_options *how);
 /* Prints the dynamic rows with sends that block. */
 void crosspipe_sends(FILE *to, const page_options *how);
-/* Prints the memory of case 2. */
+/* Prints case 2's memory. */
 void crosspipe_memory(FILE *to, const page_options *how);
 
 /* Figures; the number is the paper's. */
@@ -25,10 +25,10 @@ void crosspipe_delays(FILE *to, const page_options *how);      /* figure 11 */
 void crosspipe_degrees(FILE *to, const page_options *how);     /* figure 12 */
 void crosspipe_strides(FILE *to, const page_options *how);     /* figure 15 */
 
-/* The lines of figures 9 and 11. */
+/* The lines for figures 9 and 11. */
 void crosspipe_claim_datacenters(score *s, FILE *to);
 void crosspipe_claim_savings(score *s, FILE *to);
-/* Prints the numbers of the paper's text for figures 9 and 11. */
+/* Prints the numbers in the paper's text for figures 9 and 11. */
 void crosspipe_claims(FILE *to, const page_options *how);
 
 /* Writes figure 8's curves as a report. Returns false after printing an error.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes CrossPipe's figures 11, 12 and 15: schedules under growing delays,
- * degrees of parallelism, bubble strides. */
+ * parallel degrees, bubble strides. */
 #include "crosspipe.h"
 #include "paper_pipeline.h"
 
@@ -168,7 +168,7 @@ void crosspipe_delays(FILE *to, const page_options *how)
 
 enum { NODES = 16, LAYERS = 64, EACH = 4 /* microbatches per stage */ };
 
-/* Returns the bytes of one microbatch's activations on a stage: 34 bytes per
+/* Returns one microbatch's activation bytes on a stage: 34 bytes per
  * token and hidden unit of a layer, attention scores not stored, shared by 4
  * GPUs. */
 static double activation_bytes(unsigned stages)
@@ -176,7 +176,7 @@ static double activation_bytes(unsigned stages)
     return 34. * 4096 * 8192 / 4 * LAYERS / stages;
 }
 
-/* Returns the number of activations that fit beside the static memory, which is
+/* Returns how many activations fit beside the static memory, which is
  * `share` of a GPU with 4 stages. */
 static unsigned activations(unsigned stages, double share)
 {
@@ -185,13 +185,13 @@ static unsigned activations(unsigned stages, double share)
     return (unsigned)fmin(EACH * stages, room / activation_bytes(stages));
 }
 
-/* A setting of figure 12. */
+/* A setting in figure 12. */
 typedef struct tradeoff {
     double latency, transfer; /* relative to F of 4 stages */
     double share;             /* static memory share; 0: 1F1B's memory */
 } tradeoff;
 
-/* Returns the seconds of the faster placement. */
+/* Returns the faster placement's seconds. */
 static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
 {
     double scale = 8. / stages; /* times are given for 8 stages */
@@ -325,7 +325,8 @@ void crosspipe_strides(FILE *to, const page_options *how)
     print_optimal_stride(to, "CrossLoop", "loop");
 }
 
-/* --- claims of figure 11 -------------------------------------------------- */
+/* --- claims for figure 11 ------------------------------------------------
+ */
 
 void crosspipe_claim_savings(score *s, FILE *to)
 {

@@ -11,7 +11,7 @@
 
 /* --- figure 8 ----------------------------------------------------------- */
 
-/* One curve of figure 8. */
+/* One curve in figure 8. */
 typedef struct curve {
     const char *name, *placement;
     paper_run how; /* no method: the solver */
@@ -43,7 +43,7 @@ enum {
     LOOP
 };
 
-/* One panel of figure 8: latency or transfer. */
+/* One panel in figure 8: latency or transfer. */
 typedef struct panel {
     bool transfers;
     double ms[N_CURVES][N_POINTS];

@@ -90,7 +90,7 @@ static paper_pipeline case_setting(int which, int delay, unsigned datacenters,
     return q;
 }
 
-/* Error sums of a column. */
+/* A column's error sums. */
 typedef struct sums {
     double square, worst;
     int n;
@@ -168,7 +168,7 @@ static void print_table(FILE *to, const char *title, unsigned datacenters,
     fputc('\n', to);
 }
 
-/* Returns the rms error of a static column, in percent; negative: deadlock. */
+/* Returns a static column's rms error, in percent; negative: deadlock. */
 static double static_rms(int k, const paper_run *how)
 {
     sums sum = {0};
@@ -186,7 +186,7 @@ static double static_rms(int k, const paper_run *how)
     return rms_percent(&sum);
 }
 
-/* Prints the rms error of each static column for every time at which receives
+/* Prints each static column's rms error for every time at which receives
  * may be posted; the column's mode was chosen from them. */
 static void print_modes(FILE *to)
 {

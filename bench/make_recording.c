@@ -11,19 +11,19 @@
 
 enum { F_US = 10000, B_US = 20000, MESSAGE_US = 500, GATHER_US = 3000 };
 
-/* Size of the job. */
+/* Job size. */
 typedef struct shape {
     uint32_t stages, replicas, microbatches, steps;
 } shape;
 
-/* Output state of one rank. */
+/* One rank's output state. */
 typedef struct rank {
     uint32_t step, replica, stage, number;
     uint32_t seq[6]; /* per kind of row */
     bool quiet;      /* compute times only, print nothing */
 } rank;
 
-/* Pass end times of one replica, in microseconds: stage * microbatches + mb. */
+/* One replica's pass end times, in microseconds: stage * microbatches + mb. */
 typedef struct replica {
     int64_t *forward, *backward;
     int64_t *free_at; /* per stage */
@@ -61,7 +61,7 @@ static int64_t varied(int64_t us, const rank *r, uint32_t mb)
     return (us + (int64_t)(x >> 40) % (us / 20)) * (slow ? 3 : 2) / 2;
 }
 
-/* Returns the microbatch and direction of a stage's i-th pass under 1F1B. */
+/* Returns microbatch and direction for a stage's i-th pass under 1F1B. */
 static bool pass_is_backward(const shape *s, uint32_t stage, uint32_t i,
                              uint32_t *mb)
 {
@@ -79,7 +79,7 @@ static bool pass_is_backward(const shape *s, uint32_t stage, uint32_t i,
     return backward;
 }
 
-/* Runs the next pass of a stage if its input is available. */
+/* Runs a stage's next pass if its input is available. */
 static bool next_pass(const shape *s, replica *p, rank *r)
 {
     uint32_t mb, M = s->microbatches, stage = r->stage;

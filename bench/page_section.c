@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates or checks the generated part of a page. */
+/* Updates or checks a page's generated part. */
 #define _POSIX_C_SOURCE 200809L
 #include "page_section.h"
 
@@ -124,7 +124,7 @@ static char *print_table(const page_section *part, const page_options *how)
     return NULL;
 }
 
-/* Returns the first line of `made` that the text lacks, in order; NULL: the
+/* Returns the first line in `made` that the text lacks, in order; NULL: the
  * text has all. */
 static const char *find_missing_line(const char *made, const char *from,
                                      const char *to)

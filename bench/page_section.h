@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates or checks the generated part of a page. */
+/* Updates or checks a page's generated part. */
 #ifndef PAGE_PART_H
 #define PAGE_PART_H
 
@@ -18,7 +18,7 @@ typedef struct page_options {
     const char *folder;
 } page_options;
 
-/* Generated part of a page, between two lines that begin with "<!-- PROGRAM
+/* A page's generated part, between two lines that begin with "<!-- PROGRAM
  * NAME:". */
 typedef struct page_section {
     const char *name;
@@ -36,7 +36,7 @@ typedef struct page_section {
 int page_program(const char *program, const page_section *tables, size_t n,
                  const char *folder, int argc, char **argv);
 
-/* Arguments of a program with generated parts. */
+/* Arguments to a program with generated parts. */
 typedef struct page_arguments {
     const char *folder; /* data folder */
     const char *page;   /* NULL: none */

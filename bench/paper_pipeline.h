@@ -15,7 +15,7 @@ typedef struct paper_pipeline {
     const char *placement; /* "ud", "wave" or "loop" */
     unsigned devices, microbatches;
     double f_ms, d_ms, w_ms;        /* per device */
-    unsigned datacenters;           /* groups of adjacent devices; 0: one */
+    unsigned datacenters;           /* adjacent device groups; 0: one */
     double latency_ms, transfer_ms; /* between datacenters */
     /* Memory in units of a device's F activations for one microbatch; 0: no
      * limit. A chunk with half the layers stores half of it. */
@@ -23,7 +23,7 @@ typedef struct paper_pipeline {
     bool joint; /* B in place of D and W */
     /* D releases the activations, as in Adaptra's Algorithm 1; otherwise W. */
     bool released_at_d;
-    /* Latency of the devices - 1 links between neighbours, both directions;
+    /* Latency for the devices - 1 links between neighbours, both directions;
      * NULL: none. Only without datacenters. */
     const double *delays_ms;
 } paper_pipeline;
@@ -43,11 +43,11 @@ typedef struct paper_run {
 
 enum { PAPER_MOST_DEVICES = 16 };
 
-/* Makespan and idle time of one simulated schedule. */
+/* One simulated schedule's makespan and idle time. */
 typedef struct paper_result {
     double ms;      /* negative: the method is not applicable, or a deadlock */
     double bubbles; /* idle time / makespan, 0..1 */
-    /* Start of the first backward on the first device. */
+    /* First backward's start on the first device. */
     double first_backward_ms;
     int64_t peak[PAPER_MOST_DEVICES]; /* memory per device */
 } paper_result;

@@ -37,7 +37,7 @@ typedef struct bench_point {
     bool recomputes;          /* F again before D */
 } bench_point;
 
-/* Builds the pipeline of a grid point. */
+/* Builds a grid point's pipeline. */
 lh_pipeline *bench_uniform(const bench_point *point);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
 
-/* Features of a run's recipe beyond its layout, as far as a job can express
+/* Features in a run's recipe beyond its layout, as far as a job can express
  * them. */
 typedef struct recipe {
     char recompute[48], graphs[8], dispatcher[12];
@@ -29,12 +29,12 @@ typedef struct published {
     bool held_out, moe;
     bool by_hash;        /* the half is decided by the layout's hash */
     bool data_outermost; /* replicas have consecutive ranks last */
-    bool hybrid;         /* with layers of Mamba-2; has experts, too */
+    bool hybrid;         /* with Mamba-2 layers; has experts, too */
     const char
         *exclusion_reason; /* reason the run has no job; NULL: it has one */
 } published;
 
-/* All published runs of a folder. */
+/* All published runs in a folder. */
 typedef struct published_set {
     uint32_t n;
     published runs[MAX_PUBLISHED];
@@ -53,7 +53,7 @@ const char *published_map(const published *run);
 
 /* Constants fitted to the runs that are not held out. */
 typedef struct fitted {
-    /* hidden fraction of overlapped communication */
+    /* overlapped communication's hidden fraction */
     double tensor_overlap;
     double experts, fused_experts; /* see lh_cost_constants */
     double fp8[3]; /* Hopper, B200, B300: rate relative to presets */
@@ -63,7 +63,7 @@ typedef struct fitted {
 /* Returns the constants that the library and published_job.c use. */
 fitted published_fitted(void);
 
-/* Fits the constants: minimises the sum of the mean errors of dense and
+/* Fits the constants: minimises the summed mean errors of dense and
  * mixture-of-experts models over the fitted half. Returns false after printing
  * an error. */
 bool published_fit(const published_set *set, uint32_t iterations, fitted *by);

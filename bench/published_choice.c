@@ -37,13 +37,13 @@ static bool same_layout(const published *a, const published *b)
     return strcmp(x, y) == 0;
 }
 
-/* Result of the choice within one group. */
+/* The choice's result within one group. */
 typedef struct choice {
     const predicted *fastest, *chosen;
     uint32_t n_layouts;
 } choice;
 
-/* Checks whether a row is the fastest release of its layout. */
+/* Checks whether a row is its layout's fastest release. */
 static bool is_best_release(const predicted *rows, uint32_t n, uint32_t i,
                             bool *seen)
 {

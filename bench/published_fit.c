@@ -18,7 +18,7 @@ typedef struct problem {
     uint32_t n_jobs, n_runs;
     const published *jobs[MAX_PUBLISHED], *runs[MAX_PUBLISHED];
     uint32_t job_of[MAX_PUBLISHED]; /* per run */
-    uint32_t n_of[2];               /* number of dense and other runs */
+    uint32_t n_of[2];               /* counts for dense and other runs */
 } problem;
 
 static void unpack_constants(const double *x, fitted *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts a published run to a job, using only features of job files. */
+/* Converts a published run to a job, using only job file features. */
 #include "published.h"
 
 #include <longhaul/experimental/plan.h>
@@ -20,7 +20,7 @@ fitted published_fitted(void)
                     .expert_ms = c->expert_ns / 1e6};
 }
 
-/* Output buffer of the job text. */
+/* Output buffer for the job text. */
 typedef struct writer {
     char *text;
     size_t used;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Error statistics of one model. */
+/* One model's error statistics. */
 typedef struct error_stats {
     uint32_t n;
     double sum, least, most; /* sum of |error|; extremes of the error */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The beginning of a Nemotron 3 model's map. */
+/* How a Nemotron 3 model's map begins. */
 #define HYBRID(n, width)                                                       \
     "{name: hybrid, layers: " #n ", hidden: " #width ", heads: 32, "           \
     "head_dim: 128, vocab: 131072, gated: false, router: sigmoid, "            \

@@ -11,11 +11,11 @@
 
 enum { MAX_TITAN = 64 };
 
-/* Memory of the GPUs: as torchtitan reports it for the H100, and the memory of
- * the h200 preset. */
+/* GPU memory: as torchtitan reports it for the H100, and the h200 preset's
+ * memory. */
 static const double GRAND_TETON_GIB = 94.99, H200_GIB = 131;
 
-/* Hidden fraction of tensor-parallel communication with asynchronous tensor
+/* Tensor-parallel communication's hidden fraction with asynchronous tensor
  * parallelism: the value, in steps of 0.1, with the smallest mean error over
  * the fitted half. */
 static const double ASYNC_OVERLAP = 0.1;
@@ -268,7 +268,7 @@ static double memory_error(const titan_run *run)
     return run->predicted_gib / run->gib - 1;
 }
 
-/* Prints the mean and the worst error of one half. */
+/* Prints one half's mean and worst error. */
 static void print_half(const titan_set *set, bool held_out, bool memory,
                        FILE *to)
 {

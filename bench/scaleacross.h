@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the workloads and topologies of ScaleAcross Explorer (2026) as jobs
+/* Builds ScaleAcross Explorer's workloads and topologies (2026) as jobs
  * and computes the paper's figures from them. */
 #ifndef ACROSS_H
 #define ACROSS_H
@@ -34,7 +34,7 @@ typedef struct batch_reading {
  * replica's batch. */
 extern const batch_reading across_readings_of_batch[2];
 
-/* Topology of buildings and zones (table 3). */
+/* Topology with buildings and zones (table 3). */
 typedef struct topology {
     const char *name;
     uint32_t buildings, zones;    /* zones per building; 1: no zones */
@@ -78,12 +78,12 @@ char *across_job_text(const workload *w, const topology *on, const crossing *c);
 
 /* --- iteration times ---------------------------------------------------- */
 
-/* Returns the seconds per iteration of the job's layout under a scheduling
+/* Returns seconds per iteration for the job's layout under a scheduling
  * method. Exits with a message on error. */
 double across_seconds(const workload *w, const topology *on, const crossing *c,
                       const char *method);
-/* Returns the seconds per iteration of the planner's best plan. `layout` fixes
- * parts of the layout, in job-file syntax; NULL: all free. */
+/* Returns seconds per iteration for the planner's best plan. `layout` fixes
+ * layout parts, in job-file syntax; NULL: all free. */
 double across_best_seconds(const workload *w, const topology *on,
                            const crossing *c, const char *layout);
 
@@ -92,7 +92,7 @@ double across_best_seconds(const workload *w, const topology *on,
 typedef void (*across_add_value)(void *to, const char *key, double value);
 /* Computes the figures whose layouts the paper states. */
 void across_figures(across_add_value add, void *to);
-/* Prints the ratios of the testbed's figures for both readings of table 2. */
+/* Prints the ratios for the testbed's figures for both readings of table 2. */
 void across_print_readings(FILE *to);
 /* Prints figure 24 at 1:16 for several batches: three searches each. */
 void across_print_batches(FILE *to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes figures of ScaleAcross Explorer (2026) from jobs. Values are ratios
- * of iteration times; keys match bench/data/scaleacross/findings.csv. */
+/* Computes ScaleAcross Explorer's figures (2026) from jobs. Values are
+ * iteration time ratios; keys match bench/data/scaleacross/findings.csv. */
 #include "scaleacross.h"
 
 #include <longhaul/experimental/network_model.h>
@@ -341,7 +341,7 @@ static void add_loss(const value_sink *a)
     }
 }
 
-/* Compares chunks of one layer with a partition of one chunk less per device (a
+/* Compares one-layer chunks with a partition of one chunk less per device (a
  * sixth fewer), where one chunk per device has two layers. */
 static void add_uneven(const value_sink *a)
 {
@@ -376,7 +376,7 @@ static double seconds_with_link_keys(const char *ends, double over,
     return across_seconds(&w, on, &c, "dorapp");
 }
 
-/* Returns the iteration time where links of a building have one path per 400
+/* Returns the iteration time where a building's links have one path per 400
  * Gb/s (packet spraying). */
 static void add_spraying(const value_sink *a)
 {
@@ -418,7 +418,7 @@ static void add_congestion(const value_sink *a)
 
 /* ---- collectives alone: figure 17 ---- */
 
-/* Returns the duration of a collective over sixteen GPUs in two clusters at
+/* Returns a collective's duration over sixteen GPUs in two clusters at
  * distance `km`, 400 Gb/s per GPU. */
 static double collective_ns(bool all_reduce, double bytes, double km)
 {

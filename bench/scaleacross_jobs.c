@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds workloads and topologies of ScaleAcross Explorer (2026) as job files.
+/* Builds ScaleAcross Explorer's workloads and topologies (2026) as job files.
  * Parameters that the paper withholds come from other publications and were not
  * tuned to the results; docs/papers/scaleacross-figures.md lists them. */
 #define _POSIX_C_SOURCE 200809L

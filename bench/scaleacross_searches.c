@@ -15,7 +15,7 @@ static const char sailor[] =
 static const char sailor_100k[] =
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1";
 
-/* Iteration times of the three planners. */
+/* The three planners' iteration times. */
 typedef struct found {
     double production, best, sailor; /* seconds */
 } found;

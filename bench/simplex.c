@@ -12,7 +12,7 @@ typedef struct problem {
     bool failed;
 } problem;
 
-/* Vertex of the simplex and its value. */
+/* Simplex vertex and its value. */
 typedef struct vertex {
     double x[SIMPLEX_MOST]; /* logarithms */
     double value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Minimises a function of a few positive numbers. */
+/* Minimises a function over a few positive numbers. */
 #ifndef SIMPLEX_H
 #define SIMPLEX_H
 

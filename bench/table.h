@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads CSV files of measured runs. */
+/* Reads measured runs' CSV files. */
 #ifndef TABLE_H
 #define TABLE_H
 

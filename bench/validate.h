@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Represents measured runs for comparison with the cost model. Each run is a
- * job text, so predictions use only features of job files. */
+ * job text, so predictions use only job file features. */
 #ifndef VALIDATE_H
 #define VALIDATE_H
 
@@ -16,7 +16,7 @@ enum { JOB_TEXT = 65536 };
 /* One measured run, or one measured collective. */
 typedef struct run {
     char name[96];
-    char group[64]; /* group of runs with one model, batch and cluster but
+    char group[64]; /* run group with one model, batch and cluster but
                      * different layouts; "": none */
     double measured_s;
     double measured_bytes; /* peak memory; 0: unknown */
@@ -78,7 +78,7 @@ typedef struct errors {
     double mean_bytes; /* for peak memory, where measured */
 } errors;
 
-/* Quality of the layouts that the model would choose within each group of
+/* How good the layouts are that the model would choose within each group of
  * measured ones: slowdown against the fastest. */
 typedef struct choices {
     uint32_t n_groups, n_right; /* groups with several runs; fastest chosen */
@@ -101,11 +101,11 @@ errors add_errors(const errors *a, const errors *b);
 bool measure_errors(const dataset *set, int which,
                     const lh_cost_constants *constants, errors *out);
 
-/* Fits the named constants with Nelder-Mead: minimises the mean error of the
+/* Fits the named constants with Nelder-Mead: minimises the mean error over the
  * runs not held out, with equal weight per set. */
 bool fit(const dataset *const *sets, uint32_t n_sets, const char *const *names,
          uint32_t n_names, uint32_t iterations, lh_cost_constants *constants);
-/* Returns the constant of that name; NULL: unknown. */
+/* Returns the constant with that name; NULL: unknown. */
 double *constant_by_name(lh_cost_constants *constants, const char *name);
 
 #endif

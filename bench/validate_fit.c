@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fits constants that minimise the mean error of the fitted halves. */
+/* Fits constants that minimise the mean error over the fitted halves. */
 #include "simplex.h"
 #include "validate.h"
 

@@ -3,7 +3,7 @@
  *
  *     validate-gpu [--check PAGE [--quick] | --write PAGE] [FOLDER]
  *
- * FOLDER contains profiles of several models (default data/profiles). The
+ * FOLDER contains several models' profiles (default data/profiles). The
  * comparison covers arithmetic only: the measurements include neither
  * communication nor host time. Without arguments the parts are printed. */
 #include "page_section.h"
@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Cost of one microbatch. */
+/* One microbatch's cost. */
 typedef struct pass_costs {
     double f, d, w; /* ms */
     double kept;    /* bytes, from F to W */
 } pass_costs;
 
-/* Measured and predicted cost of an entry. */
+/* An entry's measured and predicted cost. */
 typedef struct compared {
     const lh_profile_entry *entry;
     pass_costs measured, predicted;
@@ -35,8 +35,8 @@ static void fail(const char *what, const lh_error *err)
     exit(1);
 }
 
-/* Returns the kernel of a profile entry's attention. The Python package selects
- * flash attention for its own layers. Models of transformers use PyTorch's
+/* Returns a profile entry's attention kernel. The Python package selects
+ * flash attention for its own layers. Models from transformers use PyTorch's
  * first choice on Hopper, cuDNN (check_prefer_cudnn_attention() in
  * sdp_utils.cpp). */
 static const char *find_attention(const lh_profile_entry *e)
@@ -46,7 +46,7 @@ static const char *find_attention(const lh_profile_entry *e)
     return transformers ? "cudnn" : "flash-attention-2";
 }
 
-/* Builds the job of a profile entry. The measured layers run one PyTorch kernel
+/* Builds a profile entry's job. The measured layers run one PyTorch kernel
  * per operation (data/profiles/README.md). */
 static lh_job *job_of(const lh_profile_entry *e)
 {

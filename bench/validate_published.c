@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans jobs of published runs and compares the predictions with the
+/* Plans jobs for published runs and compares the predictions with the
  * measurements.
  *
  *     validate-published [--check PAGE | --write PAGE | --job N |
@@ -82,13 +82,13 @@ static void print_row(const predicted *r, bool markdown, FILE *to)
             run->held_out ? "held out" : "fitted");
 }
 
-/* Mean errors of a group of rows. */
+/* Mean errors over a group of rows. */
 typedef struct mean {
     uint32_t n;
     double percent, worst;
 } mean;
 
-/* The kinds of models whose errors are stated. */
+/* The model kinds whose errors are stated. */
 enum { DENSE, EXPERTS, HYBRID, N_MODEL_KINDS };
 
 static int kind_of(const published *run)
@@ -136,7 +136,7 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
     }
 }
 
-/* Errors of the held-out runs of one kind. */
+/* Errors of one kind's held-out runs. */
 typedef struct kind_errors {
     const lh_validated_runs *of;
     double sum, worst;
@@ -208,7 +208,8 @@ static bool check_accuracy(const predicted *rows, uint32_t n)
     return ok;
 }
 
-/* Prints the excluded runs of one reason and model, together with the first. */
+/* Prints the runs excluded for one reason and model, together with the first.
+ */
 static void print_equal_exclusions(const published_set *set, uint32_t first,
                                    bool *printed, FILE *to)
 {

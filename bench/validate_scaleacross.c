@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes figures of ScaleAcross Explorer (2026) from jobs and compares them
+/* Computes ScaleAcross Explorer's figures (2026) from jobs and compares them
  * with the paper.
  *
  *     validate-scaleacross [--check PAGE | --write PAGE | --job TOPOLOGY]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stable API of liblonghaul, from a job to its execution:
+/* liblonghaul's stable API, from a job to its execution:
  *
  *     #include <longhaul.h>
  *
@@ -52,7 +52,7 @@
  *
  * - Versions follow semantic versioning. Within a major version, programs that
  *   use only this header compile, and run with a newer library without
- *   recompilation. Before 1.0, the minor version takes the place of the major
+ *   recompilation. Before 1.0, the minor version replaces the major
  *   one. lh_version() returns the library's version.
  * - lh_job, lh_plan, lh_pipeline, lh_schedule, lh_timeline, lh_verdict and
  *   lh_train_result are opaque.
@@ -61,10 +61,10 @@
  *   older or newer header are accepted.
  * - Structs that the library passes by pointer to one element (lh_iteration)
  *   grow at their end. All other structs keep their layout.
- * - Enumerators keep their values, and new ones may be added. Names of
- *   schedulers keep their meaning. Predictions, searches and messages may
+ * - Enumerators keep their values, and new ones may be added. Scheduler names
+ *   keep their meaning. Predictions, searches and messages may
  *   change: the same input gives the same output in one version only.
- * - File formats have versions of their own (docs/formats/README.md).
+ * - File formats have separate versions (docs/formats/README.md).
  * - Units: times are int64_t nanoseconds and end in _ns, memory is bytes unless
  *   the pipeline has another unit.
  * - Ownership: each `lh_thing **out` is released by lh_thing_free(), each text

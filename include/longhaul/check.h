@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Independent verifier of schedules: shares no code with the generators or the
+/* Independent schedule verifier: shares no code with the generators or the
  * simulator. */
 #ifndef LONGHAUL_CHECK_H
 #define LONGHAUL_CHECK_H
@@ -36,7 +36,7 @@ LH_API void lh_verdict_free(lh_verdict *verdict); /* frees; NULL is a no-op */
 /* Returns true if no rule is violated. */
 LH_API bool lh_verdict_valid(const lh_verdict *verdict);
 
-/* Returns the number of stored violations, at most the first 100. `total` (may
+/* Returns how many violations are stored, at most the first 100. `total` (may
  * be NULL) receives the number of all. */
 LH_API uint32_t lh_verdict_n_violations(const lh_verdict *verdict,
                                         uint64_t *total);

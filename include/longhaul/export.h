@@ -22,16 +22,16 @@ extern "C" {
 
 /* Export targets, in the help text's order. */
 typedef enum lh_export_target {
-    LH_EXPORT_PYTORCH,          /* schedule CSV of PyTorch */
+    LH_EXPORT_PYTORCH,          /* PyTorch schedule CSV */
     LH_EXPORT_TORCHTITAN,       /* torchtitan's options */
     LH_EXPORT_TORCHTITAN_MODEL, /* the model for torchtitan, in Python */
     LH_EXPORT_MEGATRON,         /* Megatron-LM's arguments */
     LH_EXPORT_MEGATRON_BRIDGE,  /* Megatron-Bridge's recipe, in Python */
     LH_EXPORT_CHROME,           /* trace events in JSON */
-    LH_EXPORT_CHAKRA,           /* execution traces of MLCommons Chakra */
+    LH_EXPORT_CHAKRA,           /* MLCommons Chakra execution traces */
 } lh_export_target;
 
-/* Forms of PyTorch's schedule CSV. */
+/* PyTorch schedule CSV forms. */
 typedef enum lh_pytorch_form {
     LH_PYTORCH_COMPUTE_ONLY, /* passes; PyTorch inserts communication */
     /* with sends, receives and the collectives of sharded parameters and
@@ -39,7 +39,7 @@ typedef enum lh_pytorch_form {
     LH_PYTORCH_COMPUTE_COMMS,
 } lh_pytorch_form;
 
-/* Options of the exports below. */
+/* Options for the exports below. */
 typedef struct lh_export_options {
     size_t size; /* sizeof(lh_export_options) */
     /* Exports although lh_export_list_inexact() finds settings; the file lists
@@ -89,7 +89,7 @@ LH_API lh_status lh_export_megatron(const lh_plan *plan,
 /* Exports the plan as a Python recipe for Megatron-Bridge 0.3.1. Its
  * pretrain_config() returns a ConfigContainer; run as a program, it trains with
  * that configuration. Accepts the same plans as lh_export_megatron(). Also
- * LH_EUNSUPPORTED: the model's number of learned positions differs from the
+ * LH_EUNSUPPORTED: the model's learned position count differs from the
  * sequence length. */
 LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan,
                                            const lh_export_options *options,
@@ -103,10 +103,10 @@ LH_API lh_status lh_export_chrome(const lh_pipeline *pipeline,
                                   const char *title, char **text, size_t *len,
                                   lh_error *err);
 
-/* Options of lh_export_bundle(). */
+/* Options for lh_export_bundle(). */
 typedef struct lh_bundle_options {
     size_t size;          /* sizeof(lh_bundle_options) */
-    lh_pytorch_form form; /* form of schedule.csv for LH_EXPORT_PYTORCH */
+    lh_pytorch_form form; /* schedule.csv's form for LH_EXPORT_PYTORCH */
     uint32_t port;        /* rendezvous port on rank 0's host; 0: 29500 */
     bool allow_inexact;   /* as in lh_export_options */
 } lh_bundle_options;

@@ -52,10 +52,10 @@ LH_API void lh_pipeline_free(lh_pipeline *pipeline);
 LH_API lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
                                     size_t *len, lh_error *err);
 
-/* Returns the number of devices in the pipeline. */
+/* Returns the pipeline's device count. */
 LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
 
-/* Returns the number of chunks in the pipeline, over all devices and
+/* Returns the pipeline's chunk count, over all devices and
  * directions. */
 LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
 
@@ -67,7 +67,7 @@ LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Returns the unit of the memory amounts, such as "GiB"; "" if not given. */
+/* Returns the memory amounts' unit, such as "GiB"; "" if not given. */
 LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
 
 #ifdef __cplusplus

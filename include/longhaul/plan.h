@@ -20,7 +20,7 @@ extern "C" {
 typedef struct lh_plan lh_plan;
 typedef struct lh_memory_needs lh_memory_needs;
 
-/* Experimental parts of the options. */
+/* Experimental options. */
 struct lh_jitter;
 struct lh_plan_progress;
 struct lh_plan_whatif_question;
@@ -31,7 +31,7 @@ typedef enum lh_plan_statistic {
     LH_PLAN_BY_P95,  /* 95th percentile */
 } lh_plan_statistic;
 
-/* Objective of a plan. */
+/* A plan's objective. */
 typedef enum lh_plan_objective {
     LH_PLAN_FASTEST,  /* iteration time */
     LH_PLAN_CHEAPEST, /* cost per iteration, hence per token */
@@ -51,7 +51,7 @@ typedef enum lh_partition_search {
     LH_PARTITION_EVEN, /* even partition, no search */
 } lh_partition_search;
 
-/* Parameters of LH_PARTITION_MONTE_CARLO; 0: the paper's value, or 300
+/* LH_PARTITION_MONTE_CARLO's parameters; 0: the paper's value, or 300
  * layouts. */
 typedef struct lh_plan_sampling {
     uint32_t layouts;    /* whose even partition fits the memory */
@@ -61,7 +61,7 @@ typedef struct lh_plan_sampling {
     uint64_t seed;       /* 1 */
 } lh_plan_sampling;
 
-/* Options of lh_plan_make(). 0 or NULL: the default. */
+/* Options for lh_plan_make(). 0 or NULL: the default. */
 typedef struct lh_plan_options {
     size_t size;         /* sizeof(lh_plan_options) */
     uint32_t top;        /* alternatives to keep; 0: 10 */
@@ -72,9 +72,9 @@ typedef struct lh_plan_options {
     bool (*progress)(void *context, uint32_t done, uint32_t total,
                      int64_t best_ns);
     void *context;
-    /* Effort for optimal schedules of the best layouts, in units of
-     * lh_solve_options; 0: 400000, about half a second. The layout search gets
-     * 75 times as much, at least 1,000,000, unless layout_effort is set. */
+    /* Effort for the best layouts' optimal schedules, in lh_solve_options
+     * units; 0: 400000, about half a second. The layout search gets 75 times as
+     * much, at least 1,000,000, unless layout_effort is set. */
     uint64_t effort;
     bool no_optimal; /* skip that search: methods only */
     /* fast mode for many plans of similar jobs: even chunks, neither look-ahead
@@ -82,7 +82,7 @@ typedef struct lh_plan_options {
     bool quick;
     lh_partition_search partition;
     lh_plan_sampling sampling;
-    double max_chunk_ratio; /* maximum ratio of chunk sizes, in layers; 0: 3 */
+    double max_chunk_ratio; /* maximum chunk size ratio, in layers; 0: 3 */
     const struct lh_jitter *jitter; /* optimise under jitter; NULL: none */
     lh_plan_statistic statistic;    /* statistic, with jitter */
     lh_plan_objective
@@ -94,13 +94,13 @@ typedef struct lh_plan_options {
     const struct lh_plan_whatif_question *questions;
     bool sensitivity; /* find link values at which the layout changes */
     double range;     /* examine factors from 1 / range to range; 0: 16 */
-    double tolerance; /* relative precision of the factors; 0: 0.01 */
+    double tolerance; /* the factors' relative precision; 0: 0.01 */
     bool curves;      /* also compute plan->curves */
     /* Effort for the layout search, in units of about one microsecond. The
      * search ends earlier once nothing can be more than 0.5 % faster. 0: 75 *
      * effort, at least 1,000,000. */
     uint64_t layout_effort;
-    /* Limit in seconds of processor time (process total over threads), which
+    /* Limit in processor seconds (process total over threads), which
      * replaces the effort limits: three fifths for layouts, a fifth for layer
      * partitions, the rest for elastic plans and optimal schedules.
      *
@@ -120,7 +120,7 @@ typedef struct lh_plan_options {
      * fastest one, or than the plan; 0: 4. */
     double pareto_max_slowdown;
     lh_target target; /* overrides the job's; LH_TARGET_ANY: the job's */
-    /* Returns the plan of PipeMesh's own planner (its rule for chunks) on the
+    /* Returns the plan from PipeMesh's own planner (its rule for chunks) on the
      * degrees with the fastest elastic plans; the fastest plan is added for
      * comparison. LH_EINFEASIBLE: none exists. Cannot be combined with jitter,
      * Pareto front, questions, sensitivity, curves, another objective, quick or

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule: every device's pass order, and the message order of links that
+/* A schedule: every device's pass order, and the message order on links that
  * deviate from first in, first out. Text form: docs/formats/schedule.md.
  * Immutable after creation. */
 #ifndef LONGHAUL_SCHEDULE_H
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Kinds of passes. */
+/* Pass kinds. */
 typedef enum lh_pass_kind {
     LH_F, /* forward */
     LH_D, /* input gradient (dgrad); PyTorch's I */
@@ -47,7 +47,7 @@ LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
 
-/* Reads the schedule S.csv and, unless `fifo`, the message orders of links in
+/* Reads the schedule S.csv and, unless `fifo`, link message orders in
  * S.links.csv if that file exists. */
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
@@ -62,7 +62,7 @@ LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
-/* Returns the device count, one per row of the schedule. */
+/* Returns the device count, one per schedule row. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
 
 /* Returns one device's passes in order and sets *n_passes. Borrowed. */

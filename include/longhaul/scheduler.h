@@ -15,17 +15,17 @@
 extern "C" {
 #endif
 
-/* Experimental parts of the options. */
+/* Experimental options. */
 struct lh_method_options;
 struct lh_solve_progress;
 
-/* Returns the number of scheduler names, including "optimal" and "auto". Names
+/* Returns how many scheduler names exist, including "optimal" and "auto". Names
  * are ordered as in help texts and tables. */
 LH_API uint32_t lh_n_schedulers(void);
 /* Returns the i-th scheduler name: the methods, then "optimal", then "auto";
  * static storage. */
 LH_API const char *lh_scheduler_name(uint32_t i);
-/* Returns the one-line description of scheduler number `i`; static storage. */
+/* Returns scheduler number `i`'s one-line description; static storage. */
 LH_API const char *lh_scheduler_about(uint32_t i);
 /* Name of the search for an optimal schedule (LH_OPTIMAL), which is not a
  * method. lh_scheduler_is_search() checks for it. */
@@ -36,13 +36,13 @@ LH_API bool lh_scheduler_is_search(const char *name);
  * lists the known ones. */
 LH_API lh_status lh_scheduler_check_name(const char *name, lh_error *err);
 
-/* Options of lh_scheduler_run(). */
+/* Options for lh_scheduler_run(). */
 typedef struct lh_scheduler_options {
     size_t size; /* sizeof(lh_scheduler_options) */
     const struct lh_method_options
         *method; /* `sim` evaluates candidates; `bound_ns`
                   * is computed. NULL: defaults */
-    /* Search effort in units of lh_solve_options; results are deterministic. 0:
+    /* Search effort in lh_solve_options units; results are deterministic. 0:
      * 1000000 for "optimal" and for "auto" with memory limits, 200000 for
      * "auto" without. */
     uint64_t effort;
@@ -63,7 +63,7 @@ typedef struct lh_scheduler_result {
     const char *method;
     int64_t bound_ns; /* lower bound for schedules with whole W passes, or W
                        * in the requested parts, under any `sim` */
-    char why[160];    /* description of the bottleneck */
+    char why[160];    /* the bottleneck's description */
 } lh_scheduler_result;
 
 /* Builds a schedule with the named scheduler. `options` may be NULL. The search

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulates schedules with the performance model
- * (docs/theory/performance-model.md): start and end of every pass. */
+ * (docs/theory/performance-model.md): every pass's start and end. */
 #ifndef LONGHAUL_SIMULATE_H
 #define LONGHAUL_SIMULATE_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Options of lh_simulate(). 0 or NULL: the default. */
+/* Options for lh_simulate(). 0 or NULL: the default. */
 typedef struct lh_sim_options {
     size_t size;            /* sizeof(lh_sim_options) */
     lh_receives receives;   /* LH_RECEIVES_EARLY (0): as in the pipeline */
@@ -66,7 +66,7 @@ LH_API void lh_timeline_free(lh_timeline *timeline);
  * communication. */
 LH_API int64_t lh_timeline_makespan(const lh_timeline *timeline);
 
-/* Returns the share of idle time: all devices' idle time divided by the
+/* Returns the idle time share: all devices' idle time divided by the
  * makespan times the device count, 0 to 1. */
 LH_API double lh_timeline_bubble_ratio(const lh_timeline *timeline);
 
@@ -78,7 +78,7 @@ LH_API int64_t lh_timeline_peak_memory(const lh_timeline *timeline,
  * NULL) receives the first that does not. */
 LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
-/* Returns the number of devices in the simulated pipeline. */
+/* Returns the device count in the simulated pipeline. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 
 /* Returns one device's passes with their times, in order, *n_runs of them;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error reporting of all longhaul calls.
+/* Error reporting for all longhaul calls.
  *
  * A call that can fail returns lh_status and has a last parameter `lh_error
  * *err`, which may be NULL. On LH_OK, `err` is unchanged. On failure the call's
@@ -60,7 +60,7 @@ LH_API const char *lh_version(void);
  * invalid UTF-8 become \n, \t, \x1b, \u202e or \U000e0041. A backslash is not
  * escaped: the output is for display and cannot be parsed back.
  *
- * Returns the length of the complete result. Writes as many whole characters as
+ * Returns the complete result's length. Writes as many whole characters as
  * fit into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error
  * texts are unescaped; the caller that prints them must use this function. */
 LH_API size_t lh_text_escape(const char *text, size_t len, char *buffer,

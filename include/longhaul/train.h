@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Experimental parts of the options. */
+/* Experimental options. */
 struct lh_event_timeline;
 struct lh_exec_options;
 struct lh_migration;
@@ -29,7 +29,7 @@ struct lh_switch;
 struct lh_train_adapt;
 struct lh_train_model;
 
-/* Result of one iteration. */
+/* One iteration's result. */
 typedef struct lh_iteration {
     uint64_t step;          /* from 0 */
     int64_t ns;             /* from its start to the last pass or data-parallel
@@ -60,7 +60,7 @@ enum {
 /* Default message size if neither a plan nor the caller sets one. */
 enum { LH_TRAIN_MESSAGE_BYTES = 65536 };
 
-/* Options of lh_train_timed() and lh_train_cpu(). A member that is 0 or NULL
+/* Options for lh_train_timed() and lh_train_cpu(). A member that is 0 or NULL
  * has its default. */
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
@@ -99,7 +99,7 @@ typedef struct lh_train_options {
     /* "ucx": permits listening beyond this host, although UCX accepts messages
      * from any peer that can reach it (docs/engine-transports.md). */
     bool insecure;
-    /* cpu, with a plan: the result contains a run profile. Adds messages of
+    /* cpu, with a plan: the result contains a run profile. Adds messages in
      * several sizes between the stages at the run's end. */
     bool profiles;
     /* Returns the schedule for iterations from `step` on, or NULL for no
@@ -115,7 +115,7 @@ typedef struct lh_train_options {
     /* Called on rank 0 at the boundary; strings are borrowed for the call. May
      * be NULL. */
     void (*switched)(void *context, const struct lh_switch *what);
-    /* Slowdowns of links and devices during the run; NULL: none. The run uses
+    /* Link and device slowdowns during the run; NULL: none. The run uses
      * the timeline's pipeline in state 0. Messages in flight keep the delay
      * with which they were sent. LH_EUNSUPPORTED: slow links without link
      * emulation, or slow devices with computed passes. Borrowed until the run
@@ -174,7 +174,7 @@ typedef enum lh_train_device {
     LH_TRAIN_CPU    /* this machine's processors train the plan's model */
 } lh_train_device;
 
-/* Options of lh_train_plan(). */
+/* Options for lh_train_plan(). */
 typedef struct lh_train_plan_options {
     size_t size; /* sizeof(lh_train_plan_options) */
     lh_train_device device;
@@ -182,15 +182,15 @@ typedef struct lh_train_plan_options {
      * plan's chunks. */
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
-    const struct lh_exec_options *exec; /* NULL: defaults of lh_exec_make() */
-    /* NULL: defaults of lh_train_timed(). message_bytes 0: as in the plan. */
+    const struct lh_exec_options *exec; /* NULL: defaults for lh_exec_make() */
+    /* NULL: defaults for lh_train_timed(). message_bytes 0: as in the plan. */
     const lh_train_options *run;
     /* cpu: data and training options; model, first_layers, micro_batch,
      * sequence and replicas come from the plan. timed: ignored. */
     const struct lh_train_model *model;
 } lh_train_plan_options;
 
-/* Result of a run. Owns its contents; release with lh_train_result_free(). */
+/* A run's result. Owns its contents; release with lh_train_result_free(). */
 typedef struct lh_train_result lh_train_result;
 
 /* Builds an execution plan from the plan's schedule and runs it. `options`
@@ -204,9 +204,9 @@ LH_API lh_status lh_train_plan(const lh_plan *plan,
                                const lh_train_plan_options *options,
                                lh_train_result **out, lh_error *err);
 
-/* Returns the number of iterations that ended. */
+/* Returns how many iterations ended. */
 LH_API uint32_t lh_train_n_iterations(const lh_train_result *result);
-/* Returns the times and losses of iteration number i; borrowed. */
+/* Returns iteration number i's times and losses; borrowed. */
 LH_API const lh_iteration *lh_train_iteration(const lh_train_result *result,
                                               uint32_t i);
 /* Returns the iteration time in ns predicted by the simulator, for the last

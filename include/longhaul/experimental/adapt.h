@@ -42,12 +42,13 @@ extern "C" {
 
 typedef struct lh_adapt lh_adapt;
 
-/* Decision latency in iterations: the number of iterations between the one that
+/* Decision latency in iterations: how many iterations lie between the one that
  * triggered a decision and the first one that follows it. During the first the
  * decision is computed; during the second the ranks vote. */
 enum { LH_ADAPT_DECISION_LATENCY = 2 };
 
-/* Options of lh_adapt_make(). A member that is 0 or NULL has the default given.
+/* Options for lh_adapt_make(). A member that is 0 or NULL has the default
+ * given.
  */
 typedef struct lh_adapt_options {
     size_t size; /* sizeof(lh_adapt_options) */
@@ -69,10 +70,10 @@ typedef struct lh_adapt_options {
     /* Comma-separated candidate names from lh_adapt_candidate(), allowed in
      * addition to the current order. NULL: all. */
     const char *candidates;
-    /* Cost model of the delegated path. With it, messages of all links or only
-     * of slow links may be switched to that path and back; its `links` member
-     * is ignored. NULL: the data path never changes. Copied. Useful only if
-     * `sim` makes passes wait for sends, or sends for receives. */
+    /* Cost model of the delegated path. With it, all links' messages or only
+     * slow links' may be switched to that path and back; its `links` member is
+     * ignored. NULL: the data path never changes. Copied. Useful only if `sim`
+     * makes passes wait for sends, or sends for receives. */
     const lh_delegation *delegation;
     /* Allows only schedules in which each chunk accumulates microbatch
      * gradients in the original order, so that a switch leaves the training
@@ -81,7 +82,7 @@ typedef struct lh_adapt_options {
     bool keep_reduction_order;
 } lh_adapt_options;
 
-/* Returns the name of schedule candidate i; NULL past the end. Static storage.
+/* Returns schedule candidate i's name; NULL past the end. Static storage.
  * Two names are not scheduling methods: "original" is the initial schedule,
  * "optimal" the exact solver with the remaining effort. */
 LH_API const char *lh_adapt_candidate(uint32_t i);
@@ -97,7 +98,7 @@ LH_API lh_status lh_adapt_make(const lh_pipeline *pipeline,
                                lh_error *err);
 LH_API void lh_adapt_free(lh_adapt *adapt); /* frees; NULL is a no-op */
 
-/* Input of one decision: the state after an iteration. */
+/* Input to one decision: the state after an iteration. */
 typedef struct lh_adapt_input {
     size_t size; /* sizeof(lh_adapt_input) */
     /* From lh_monitor_pipeline(): the same chunks and links with current times.
@@ -113,9 +114,9 @@ typedef struct lh_adapt_input {
     bool is_permanent;
 } lh_adapt_input;
 
-/* Result of lh_adapt_decide(). Strings and arrays belong to the lh_adapt object
- * and are valid until the next lh_adapt_decide(). A schedule confirmed with
- * `followed` true stays valid until the next one is confirmed. */
+/* Result from lh_adapt_decide(). Strings and arrays belong to the lh_adapt
+ * object and are valid until the next lh_adapt_decide(). A schedule confirmed
+ * with `followed` true stays valid until the next one is confirmed. */
 typedef struct lh_decision {
     bool is_switch;
     /* Schedule to run next; the current order if is_switch is false. */
@@ -157,7 +158,7 @@ LH_API lh_status lh_adapt_confirm(lh_adapt *adapt, uint64_t step, bool followed,
 
 /* --- virtual time --------------------------------------------------------- */
 
-/* Options of lh_adapt_emulate(). */
+/* Options for lh_adapt_emulate(). */
 typedef struct lh_adapt_emulate_options {
     size_t size;                   /* sizeof(lh_adapt_emulate_options) */
     const lh_adapt_options *adapt; /* NULL: defaults */
@@ -197,7 +198,7 @@ typedef struct lh_emulated_switch {
     const char *why;
 } lh_emulated_switch;
 
-/* Exchange of placements between hosts. */
+/* Placement exchange between hosts. */
 typedef struct lh_emulated_exchange {
     uint64_t step; /* first step afterwards */
     uint32_t n_hosts, n_moves;
@@ -206,7 +207,7 @@ typedef struct lh_emulated_exchange {
     const char *why;
 } lh_emulated_exchange;
 
-/* Migration of layers between chunks. */
+/* Layer migration between chunks. */
 typedef struct lh_emulated_migration {
     uint64_t step; /* first step afterwards */
     uint32_t n_chunks, n_moves;

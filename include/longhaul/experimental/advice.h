@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recommends network settings at the endpoints of inter-datacenter links for a
+/* Recommends network settings at inter-datacenter links' endpoints for a
  * plan, with reasons: docs/theory/network-advice.md.
  *
  * Experimental: may change in any release, see longhaul.h. */
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Topics of recommendations, one per link setting. */
+/* Recommendation topics, one per link setting. */
 typedef enum lh_advice_topic {
     LH_ADVICE_BALANCING,   /* ECMP or packet spraying */
     LH_ADVICE_QUEUE_PAIRS, /* queue pairs between two GPUs */
@@ -27,7 +27,7 @@ typedef enum lh_advice_topic {
     LH_N_ADVICE_TOPICS
 } lh_advice_topic;
 
-/* Returns the name of a link advice topic: balancing, queue pairs, congestion,
+/* Returns a link advice topic's name: balancing, queue pairs, congestion,
  * recovery or error correction. Static storage. */
 LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
 
@@ -43,7 +43,7 @@ typedef struct lh_advice_option {
     bool advised;
 } lh_advice_option;
 
-/* Writes the value of an advised or alternative link setting for a topic into
+/* Writes the value for an advised or alternative link setting for a topic into
  * `text` (at most `room` bytes): "spray, 4 queue pairs", "go-back-n". */
 LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,

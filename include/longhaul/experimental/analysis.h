@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Causes of a device's idle time. X(name, id, text) */
+/* Causes for a device's idle time. X(name, id, text) */
 #define LH_CAUSE_LIST(X)                                                       \
     X(LH_CAUSE_DEPENDENCY, "dependency", "the producing pass had not ended")   \
     X(LH_CAUSE_MEMORY, "memory", "a forward was ready but did not fit")        \
@@ -29,7 +29,7 @@ extern "C" {
     X(LH_CAUSE_COPY, "copy", "activations were on their way from or to it")    \
     X(LH_CAUSE_DRAIN, "drain", "its passes were done")
 
-/* Causes of idle time, see LH_CAUSE_LIST. */
+/* Idle-time causes, see LH_CAUSE_LIST. */
 typedef enum lh_cause {
 #define LH_CAUSE_ENUM(name, id, text) name,
     LH_CAUSE_LIST(LH_CAUSE_ENUM)
@@ -37,13 +37,13 @@ typedef enum lh_cause {
         LH_N_CAUSES
 } lh_cause;
 
-/* Returns the name of a cause of idle time, such as "link_latency"; static
+/* Returns an idle-time cause's name, such as "link_latency"; static
  * storage. */
 LH_API const char *lh_cause_name(lh_cause cause);
-/* Returns a one-line description of a cause of idle time; static storage. */
+/* Describes an idle-time cause in one line; static storage. */
 LH_API const char *lh_cause_about(lh_cause cause);
 
-/* Kinds of critical-path segments. */
+/* Critical-path segment kinds. */
 typedef enum lh_segment_kind {
     LH_SEGMENT_PASS,         /* a pass runs */
     LH_SEGMENT_TRANSFER,     /* a message occupies its link */
@@ -71,7 +71,7 @@ typedef struct lh_segment {
     uint32_t copy;       /* COPY: copy index */
 } lh_segment;
 
-/* Use of one link during the iteration. */
+/* One link's use during the iteration. */
 typedef struct lh_link_use {
     const char *name;
     uint32_t n_messages;

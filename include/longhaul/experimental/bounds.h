@@ -29,7 +29,7 @@ typedef struct lh_bound_term {
     int64_t times, ns;
 } lh_bound_term;
 
-/* Number of terms of a lower bound. */
+/* A lower bound's term count. */
 enum { LH_BOUND_TERMS = 5 };
 
 /* A lower bound in ns with the resource that causes it and its terms. */

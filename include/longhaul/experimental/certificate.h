@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Kinds of optimality proofs. */
+/* Optimality proof kinds. */
 typedef enum lh_proof_kind {
     LH_PROOF_CLOSED_FORM, /* sum of named durations */
     /* a shorter schedule gives some pass an empty time window, derived from one

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replays execution traces of MLCommons Chakra, one per rank: every node starts
+/* Replays MLCommons Chakra execution traces, one per rank: every node starts
  * when its dependencies allow (docs/formats/chakra.md).
  *
  * Experimental: may change in any release, see longhaul.h. */
@@ -25,13 +25,13 @@ typedef struct lh_chakra_file {
 /* A rank's replay. */
 typedef struct lh_chakra_rank {
     uint32_t n_nodes;
-    int64_t end_ns;     /* end of its last node */
-    int64_t compute_ns; /* sum of its computing nodes */
+    int64_t end_ns;     /* its last node's end */
+    int64_t compute_ns; /* sum over its computing nodes */
 } lh_chakra_rank;
 
 /* A replay. Release with lh_chakra_free(). */
 typedef struct lh_chakra {
-    int64_t total_ns; /* end of the last node */
+    int64_t total_ns; /* last node's end */
     uint32_t n_ranks;
     const lh_chakra_rank *ranks;
 } lh_chakra;

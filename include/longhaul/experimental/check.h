@@ -25,7 +25,7 @@ LH_API lh_status lh_check_buffered(const lh_pipeline *pipeline,
 
 /* --- certificates -------------------------------------------------------- */
 
-/* Status of one claim in a certificate. */
+/* One claim's status in a certificate. */
 typedef enum lh_claim_status {
     LH_CLAIM_VERIFIED,
     LH_CLAIM_UNVERIFIED, /* plausible, but beyond the verifier's methods */
@@ -45,11 +45,11 @@ LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
 LH_API void lh_claims_free(lh_claims *claims); /* frees; NULL is a no-op */
 /* Returns the claim count, the statements about the certificate. */
 LH_API uint32_t lh_n_claims(const lh_claims *claims);
-/* Returns the status of claim number i: verified, unverified or wrong. */
+/* Returns claim number i's status: verified, unverified or wrong. */
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
 /* Returns claim number i's text, a sentence; borrowed. */
 LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
-/* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
+/* Returns the worst status over all claims. LH_CLAIM_VERIFIED means that the
  * schedule is optimal. */
 LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
 /* Returns a claim's status name, such as verified or refuted; static

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Criterion of a comparison. */
+/* Comparison criterion. */
 typedef enum lh_compare_criterion {
     LH_COMPARE_BY_PREDICTED, /* prediction with the pipeline's own delays */
     LH_COMPARE_BY_MEAN,      /* mean iteration under jitter */
@@ -30,7 +30,7 @@ typedef enum lh_compare_criterion {
 
 /* Returns the number of ranking criteria, such as "predicted". */
 LH_API uint32_t lh_n_compare_criteria(void);
-/* Returns the name of ranking criterion `by`, such as "predicted"; NULL: out
+/* Returns ranking criterion `by`'s name, such as "predicted"; NULL: out
  * of range. */
 LH_API const char *lh_compare_criterion_name(lh_compare_criterion by);
 
@@ -41,7 +41,7 @@ typedef struct lh_compare_base {
     int64_t after_ns; /* added to every iteration */
 } lh_compare_base;
 
-/* Sweep of one delay on the links between a pipeline's sites, or on all links
+/* Sweep over one delay on the links between a pipeline's sites, or on all links
  * of a pipeline without sites. */
 typedef struct lh_compare_delays {
     uint32_t n_values;    /* 0: the pipeline's own delay */
@@ -50,7 +50,7 @@ typedef struct lh_compare_delays {
     bool relative;        /* values are multiples */
 } lh_compare_delays;
 
-/* Options of lh_compare() and lh_compare_plan(). */
+/* Options for lh_compare() and lh_compare_plan(). */
 typedef struct lh_compare_options {
     size_t size; /* sizeof(lh_compare_options) */
     /* Scheduler names as in lh_scheduler_name(). 0: all except "auto", which
@@ -81,7 +81,7 @@ typedef struct lh_contender {
     const char *label; /* method name, plus the base's name if several */
 } lh_contender;
 
-/* Result of one contender at one point. */
+/* One contender's result at one point. */
 typedef struct lh_outcome {
     lh_status status; /* or LH_EINFEASIBLE, LH_EUNSUPPORTED, LH_EDEADLOCK */
     const char *why;  /* failure reason, or "" */
@@ -102,7 +102,7 @@ typedef struct lh_compare_rejected_placement {
     const char *why;
 } lh_compare_rejected_placement;
 
-/* Result of lh_compare() or lh_compare_plan(). Immutable. Owns its contents
+/* Result from lh_compare() or lh_compare_plan(). Immutable. Owns its contents
  * except the pipelines of lh_compare() and the plan's own pipeline, which must
  * outlive it. */
 typedef struct lh_comparison {

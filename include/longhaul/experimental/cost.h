@@ -48,7 +48,7 @@
 extern "C" {
 #endif
 
-/* Source of a cost. */
+/* Where a cost comes from. */
 typedef enum lh_cost_source {
     LH_COST_MODEL,      /* the kernel model below */
     LH_COST_EFFICIENCY, /* FLOPs over the GPU's given `efficiency`, which covers
@@ -63,7 +63,7 @@ typedef enum lh_cost_source {
  * storage. */
 LH_API const char *lh_cost_source_name(lh_cost_source source);
 
-/* Constants of the kernel and network model. The defaults are fitted to
+/* Constants in the kernel and network model. The defaults are fitted to
  * measured runs, see docs/validation.md. The time for one kernel is
  *
  *     FLOPs / (matmul_efficiency * peak)
@@ -100,7 +100,7 @@ typedef struct lh_cost_constants {
 /* Returns the cost model's default constants; static storage. */
 LH_API const lh_cost_constants *lh_cost_defaults(void);
 
-/* Options of the cost model. The training framework's behaviour comes from the
+/* Cost model options. The training framework's behaviour comes from the
  * job (job->framework); options extend or override it as described below. */
 typedef struct lh_cost_options {
     size_t size;                        /* sizeof(lh_cost_options) */
@@ -140,7 +140,7 @@ typedef struct lh_cost_options {
     bool regather_parameters;
 } lh_cost_options;
 
-/* Cost of one kind of pass (F, D or W) over one microbatch, per GPU of the
+/* Cost for one pass kind (F, D or W) over one microbatch, per GPU of the
  * group. */
 typedef struct lh_pass_cost {
     int64_t total_ns;
@@ -159,12 +159,12 @@ typedef struct lh_pass_cost {
     int64_t blocking_ns;
 } lh_pass_cost;
 
-/* Number of data-parallel replicas in one datacenter. */
+/* Data-parallel replica count in one datacenter. */
 typedef struct lh_cost_site {
     uint32_t datacenter, replicas;
 } lh_cost_site;
 
-/* Replicas of a pipeline rank at equal distances in one datacenter. GPUs are
+/* A pipeline rank's replicas at equal distances in one datacenter. GPUs are
  * counted within the datacenter; each replica is on consecutive ones. */
 typedef struct lh_cost_run {
     uint32_t datacenter;
@@ -173,7 +173,7 @@ typedef struct lh_cost_run {
     uint32_t stride; /* from the first GPU of a replica to that of the next */
 } lh_cost_run;
 
-/* Location of a model's multi-token prediction (MTP) modules. */
+/* Where a model's multi-token prediction (MTP) modules are. */
 typedef enum lh_mtp_location {
     LH_MTP_WITH_HEAD, /* in the layer range with the head */
     LH_MTP_IN_RANGE,  /* in this layer range, which has no head */
@@ -208,7 +208,7 @@ typedef struct lh_cost_layer_range {
     const lh_cost_run *runs;
 } lh_cost_layer_range;
 
-/* Cost of one layer range: passes, memory and data-parallel communication, per
+/* One layer range's cost: passes, memory and data-parallel communication, per
  * GPU. */
 typedef struct lh_cost {
     lh_pass_cost f, d, w; /* a joint backward takes d + w */
@@ -229,8 +229,8 @@ typedef struct lh_cost {
      * layers, embedding and head: one is reduced while the next is computed.
      * ZeRO 3 adds their parameters, in use and prefetched. */
     int64_t buffer_bytes;
-    int64_t static_bytes; /* sum of the five above */
-    /* Activations of a microbatch offloaded to storage between F and B, not
+    int64_t static_bytes; /* the five above, summed */
+    /* A microbatch's activations offloaded to storage between F and B, not
      * included in the first two byte counts, and the transfer time in each
      * direction. buffer_bytes includes three times offload_bytes. */
     int64_t offload_bytes, offload_ns;
@@ -345,7 +345,7 @@ LH_API lh_status lh_cost_group_path(const lh_job *job,
                                     const lh_cost_options *options,
                                     lh_cost_path *out, lh_error *err);
 
-/* Dimensions of a layout; each defines groups of GPUs within a datacenter. */
+/* Layout dimensions; each defines groups of GPUs within a datacenter. */
 typedef enum lh_cost_dimension {
     LH_COST_TENSOR,
     LH_COST_CONTEXT,
@@ -356,7 +356,7 @@ typedef enum lh_cost_dimension {
     LH_COST_EXPERT_TENSOR, /* share each expert */
 } lh_cost_dimension;
 
-/* Kinds of collectives. Formulas: n GPUs, step latency a, buffer size S,
+/* Collective kinds. Formulas: n GPUs, step latency a, buffer size S,
  * bandwidth b. */
 typedef enum lh_collective_kind {
     LH_ALL_GATHER,     /* (n-1) a + (n-1)/n S/b   [Tha section 4.1] */
@@ -388,7 +388,7 @@ typedef struct lh_cost_hop {
     uint32_t stride; /* GPUs from one such replica to the next */
 } lh_cost_hop;
 
-/* Cost of one pipeline message. */
+/* One pipeline message's cost. */
 typedef struct lh_cost_message {
     int64_t bytes;       /* all GPUs of one pipeline rank together */
     int64_t transfer_ns; /* link occupancy per message */

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* Data paths of messages. */
+/* Data paths for messages. */
 typedef enum lh_data_path {
     LH_DATA_PATH_DIRECT,
     LH_DATA_PATH_DELEGATED, /* all messages */
@@ -40,7 +40,7 @@ typedef struct lh_delegation {
     /* Per lh_pipeline_link(): true if its messages are delegated. NULL: all
      * messages between devices. */
     const bool *links;
-    /* Copy time of a message at each end, for all links or, if the array is not
+    /* A message's copy time at each end, for all links or, if the array is not
      * NULL, per link. Both 0 and NULL: copies take no time. */
     int64_t staging_ns;
     const int64_t *link_staging_ns;

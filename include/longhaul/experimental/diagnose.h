@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains why a recorded job is slow and predicts the effect of remedies (Lin
+/* Explains why a recorded job is slow and predicts the remedies' effect (Lin
  * et al., "Understanding Stragglers in Large Model Training Using What-if
  * Analysis", OSDI 2025, arXiv:2505.05713).
  *
- * Input: the operations of some steps with start and duration. Each step is
+ * Input: some steps' operations with start and duration. Each step is
  * replayed from these times along its dependencies, then with idealised times
  * (as if all were equal), then with mixtures of both. Measurements and
  * assumptions: docs/diagnose.md.
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/* Kinds of operations. Send and receive in one direction form one kind. X(name,
+/* Operation kinds. Send and receive in one direction form one kind. X(name,
  * text). */
 #define LH_OPERATION_LIST(X)                                                   \
     X(FORWARD_COMPUTE, "forward-compute")                                      \
@@ -44,7 +44,7 @@ extern "C" {
     X(OPTIMIZER, "optimizer")                                                  \
     X(GC, "gc")
 
-/* Kinds of operations, see LH_OPERATION_LIST. */
+/* Operation kinds, see LH_OPERATION_LIST. */
 typedef enum lh_operation {
 #define LH_OPERATION_ENUM(name, text) LH_OPERATION_##name,
     LH_OPERATION_LIST(LH_OPERATION_ENUM)
@@ -57,7 +57,7 @@ LH_API const char *lh_operation_name(lh_operation operation);
 
 /* --- input ---------------------------------------------------------------- */
 
-/* Recorded operations of a job's steps. Immutable; damaged records are skipped.
+/* Recorded operations in a job's steps. Immutable; damaged records are skipped.
  */
 typedef struct lh_recording lh_recording;
 
@@ -69,7 +69,7 @@ typedef struct lh_recording lh_recording;
  * LH_EIO: the file cannot be read. */
 typedef struct lh_rank_map lh_rank_map;
 
-/* Maximum numbers of entries in a rank map: ranks, and range names. */
+/* Maximum entry counts in a rank map: ranks, and range names. */
 enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
 
 /* Reads a rank map, which names each rank's stage, replica and trace file. */
@@ -84,7 +84,7 @@ LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
  *   several tables
  * - longhaul traces, one per step, the first being step 0
  * - PyTorch profiler traces, one or several per rank
- * - JSON exports of Nsight Systems, one or several ranks each
+ * - Nsight Systems JSON exports, one or several ranks each
  * - logs with Megatron-LM's timers, which give the ranks' activity alone
  *
  * "-" has no special meaning. Damaged records are skipped and listed in
@@ -128,13 +128,13 @@ LH_API int64_t lh_recording_passes_ns(const lh_recording *recording,
 
 /* --- output --------------------------------------------------------------- */
 
-/* Measured, replayed and idealised duration of one step. */
+/* One step's measured, replayed and idealised duration. */
 typedef struct lh_diagnosed_step {
     uint64_t step;
     int64_t measured_ns, t_ns, ideal_ns;
 } lh_diagnosed_step;
 
-/* Kind of slow component. */
+/* Slow component kind. */
 typedef enum lh_slow_kind {
     LH_SLOW_WORKER,       /* slower than the same stage on other replicas */
     LH_SLOW_STAGE,        /* slower than other stages */
@@ -150,7 +150,7 @@ typedef struct lh_slow_component {
         to_stage;        /* `to_stage`: links only; LH_NONE: microbatches */
     uint32_t replica;    /* LH_NONE for stages and microbatches */
     double ratio;        /* its time / the others', over its slow steps */
-    uint32_t n_steps;    /* number of slow steps */
+    uint32_t n_steps;    /* slow step count */
     uint64_t first_step; /* first slow step */
     uint64_t last_step;  /* last slow step */
     bool is_ongoing;     /* still slow in the last recorded step */
@@ -171,7 +171,7 @@ typedef struct lh_remedy {
     double gain; /* fraction of t_ns, 0..1 */
 } lh_remedy;
 
-/* Origin of a rank's activity. X(name, text). */
+/* Where a rank's activity comes from. X(name, text). */
 #define LH_ACTIVITY_LIST(X)                                                    \
     X(CPU, "cpu")                                                              \
     X(GPU, "gpu")                                                              \
@@ -208,7 +208,7 @@ typedef struct lh_recording_defect {
     const char *text; /* one sentence */
 } lh_recording_defect;
 
-/* Result of lh_diagnose(): plain arrays, immutable, owned by the diagnosis.
+/* Result from lh_diagnose(): plain arrays, immutable, owned by the diagnosis.
  * Step times are means over the steps. Without steps (n_steps = 0) only
  * `unreplayed`, `ranks` and `defects` are set. */
 typedef struct lh_diagnosis {
@@ -247,7 +247,7 @@ typedef struct lh_diagnosis {
     const lh_rank_activity *ranks; /* by rank */
 } lh_diagnosis;
 
-/* Options of lh_diagnose(). */
+/* Options for lh_diagnose(). */
 typedef struct lh_diagnose_options {
     size_t size;      /* sizeof(lh_diagnose_options) */
     uint32_t threads; /* 0: one per processor; does not affect the result */

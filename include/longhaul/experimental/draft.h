@@ -14,18 +14,18 @@ extern "C" {
 
 /* --- cloud regions -------------------------------------------------------- */
 
-/* Returns the name of the i-th known region, as "gcp:us-east4", in alphabetical
- * order; NULL after the last. Sources of all values: docs/formats/cloud.md. */
+/* Returns the i-th known region's name, as "gcp:us-east4", in alphabetical
+ * order; NULL after the last. Sources for all values: docs/formats/cloud.md. */
 LH_API const char *lh_cloud_region_name(uint32_t i);
 /* Checks whether `name` is a known cloud region, such as "gcp:us-east4". */
 LH_API bool lh_cloud_has_region(const char *name);
-/* Returns the one-way latency between two regions, half of the measured round
+/* Returns the one-way latency between two regions, half the measured round
  * trip, in ns; 0: equal or unknown regions. */
 LH_API int64_t lh_cloud_latency_ns(const char *from, const char *to);
-/* Returns the on-demand price of a GPU preset in a region, in USD per GPU and
+/* Returns a GPU preset's on-demand price in a region, in USD per GPU and
  * hour; 0: unknown. */
 LH_API double lh_cloud_usd_per_gpu_hour(const char *region, const char *gpu);
-/* Returns the price in USD of 10^9 bytes sent to another region, in the first
+/* Returns the price in USD for 10^9 bytes sent to another region, in the first
  * volume tier; 0: equal or unknown regions. */
 LH_API double lh_cloud_usd_per_gb(const char *from, const char *to);
 
@@ -41,7 +41,7 @@ typedef struct lh_draft_site {
     const char *region;
 } lh_draft_site;
 
-/* Options of lh_job_draft(). */
+/* Options for lh_job_draft(). */
 typedef struct lh_draft_options {
     size_t size;
     /* Preset name or alias, or path of a config.json; NULL: the first preset.
@@ -54,8 +54,8 @@ typedef struct lh_draft_options {
     double gbps; /* 10^9 bits per second, all traffic in one direction; 0:
                   * LH_DRAFT_GBPS */
     uint32_t global_batch; /* sequences; 0: LH_DRAFT_TOKENS per iteration */
-    uint32_t sequence; /* tokens; 0: LH_DRAFT_SEQUENCE, or the model's number of
-                        * learned positions */
+    uint32_t sequence; /* tokens; 0: LH_DRAFT_SEQUENCE, or the model's learned
+                        * position count */
     /* Base folder for config.json paths; NULL: rejects such paths. */
     const char *folder;
 } lh_draft_options;
@@ -67,7 +67,7 @@ typedef struct lh_draft_options {
 #define LH_DRAFT_TOKENS (UINT32_C(1) << 22)
 #define LH_DRAFT_SEQUENCE UINT32_C(4096)
 
-/* Generates the text of a valid job (checked with lh_job_parse()): every
+/* Generates a valid job's text (checked with lh_job_parse()): every
  * required key with its meaning and values, plus optional keys as comments that
  * can be enabled.
  *

@@ -27,7 +27,7 @@ typedef enum lh_elastic_sharding {
     LH_ELASTIC_ZERO3, /* all gradients and parameters */
 } lh_elastic_sharding;
 
-/* Input of the planner. Times are per chunk and microbatch. */
+/* Input to the planner. Times are per chunk and microbatch. */
 typedef struct lh_elastic_case {
     uint32_t stages;       /* P */
     uint32_t replicas;     /* D */
@@ -101,12 +101,12 @@ LH_API lh_status lh_elastic_plan_queue(const lh_elastic_case *given,
 /* Frees an elastic plan; ignores NULL. */
 LH_API void lh_elastic_plan_free(lh_elastic_plan *plan);
 
-/* Returns the maximum number of chunk passes whose activations are resident at
+/* Returns the most chunk passes whose activations are resident at
  * a time on stage `stage` (1..P). */
 LH_API int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
                                           const lh_elastic_plan *plan,
                                           uint32_t stage);
-/* Returns the maximum number of chunk passes with resident activations for
+/* Returns the most chunk passes with resident activations for
  * depth-first order: interleaved 1F1B, or 1F1B with one chunk. */
 LH_API int64_t
 lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
@@ -122,12 +122,12 @@ LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
                                                 const lh_elastic_plan *plan,
                                                 int64_t stored);
 
-/* An operation of a chunk: stored bytes and recompute time. */
+/* A chunk operation: stored bytes and recompute time. */
 typedef struct lh_elastic_op {
     int64_t bytes, ns;
 } lh_elastic_op;
 
-/* Set of queues to search. */
+/* Queues to search. */
 typedef enum lh_elastic_search {
     LH_ELASTIC_LARGEST, /* as in the paper: the largest feasible queue */
     LH_ELASTIC_ANY,     /* any feasible queue */
@@ -174,7 +174,7 @@ typedef struct lh_elastic_setting {
     void *context;
 } lh_elastic_setting;
 
-/* Result of lh_elastic_search_events(). */
+/* Result from lh_elastic_search_events(). */
 typedef struct lh_elastic_search_result {
     uint32_t setting; /* index */
     lh_elastic_sharding sharding;

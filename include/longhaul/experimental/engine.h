@@ -36,7 +36,7 @@ extern "C" {
 
 typedef struct lh_exec lh_exec; /* immutable after creation */
 
-/* Streams of a rank. Streams run concurrently; each executes its instructions
+/* A rank's streams. Streams run concurrently; each executes its instructions
  * in order. */
 typedef enum lh_stream {
     LH_STREAM_COMPUTE,
@@ -51,7 +51,7 @@ typedef enum lh_stream {
 
 LH_API const char *lh_stream_name(lh_stream stream); /* "receive-prev" */
 
-/* One instruction of a rank's execution plan. */
+/* One instruction in a rank's execution plan. */
 typedef struct lh_instruction {
     lh_stream stream;
     /* The related pass, by stream. compute: the pass that runs; receive: its
@@ -64,7 +64,7 @@ typedef struct lh_instruction {
     /* data, offload: the pass that waits for this and all earlier instructions
      * of the stream, as an index from 0 in the rank's order; LH_NONE: none. */
     uint32_t needed_by_pass;
-    /* Number of the rank's passes that must end before this instruction is
+    /* How many of the rank's passes must end before this instruction is
      * issued. */
     uint32_t passes_before;
     uint32_t peer; /* remote rank, or LH_NONE */
@@ -79,7 +79,7 @@ typedef struct lh_instruction {
     uint32_t queue;
 } lh_instruction;
 
-/* Options of lh_exec_make(). */
+/* Options for lh_exec_make(). */
 typedef struct lh_exec_options {
     size_t size;          /* sizeof(lh_exec_options) */
     lh_receives receives; /* LH_RECEIVES_EARLY (0): as in the pipeline */
@@ -99,7 +99,7 @@ typedef struct lh_exec_options {
      * the prediction needs so that no copy waits for another. LH_EUNSUPPORTED:
      * more than LH_MAX_QUEUES are needed. */
     lh_data_path path;
-    /* Cost of the delegated path; NULL: copies take no time. Copied. The timed
+    /* Delegated path's cost; NULL: copies take no time. Copied. The timed
      * device uses these times; on the cpu device copies are real and these
      * times only enter the prediction. */
     const lh_delegation *delegation;
@@ -131,13 +131,13 @@ LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
 /* Returns the makespan that the simulator predicts for the plan, in ns. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
-/* Returns the number of receive buffers that the rank needs for pipeline
+/* Returns how many receive buffers the rank needs for pipeline
  * messages. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
 /* Returns the predicted maximum number of the rank's sent messages that have
  * not arrived yet. */
 LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
-/* Returns the name of link number `link`; borrowed from the plan. */
+/* Returns link number `link`'s name; borrowed from the plan. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
 /* Returns a rank's instructions in the order in which they are issued, and
  * their number *n_instructions; borrowed. */
@@ -176,7 +176,7 @@ typedef struct lh_reschedule {
     const uint32_t *relay_ranks;
 } lh_reschedule;
 
-/* Outcome of an lh_reschedule. */
+/* An lh_reschedule's outcome. */
 typedef struct lh_switch {
     uint64_t step; /* first iteration meant to use it */
     const char *to, *why;
@@ -216,7 +216,7 @@ typedef struct lh_adapt_event {
 /* Options for adaptive runs, which monitor links and devices and switch to a
  * faster schedule when conditions change.
  *
- * All ranks record the time of their passes and messages. After an iteration
+ * All ranks record their passes' and messages' time. After an iteration
  * the records go to rank 0. There a thread updates a monitor
  * (longhaul/experimental/monitor.h) and decides (longhaul/experimental/adapt.h)
  * while the next iterations run. Ranks vote on proposals as for `reschedule`.
@@ -224,7 +224,7 @@ typedef struct lh_adapt_event {
  * run time. */
 typedef struct lh_train_adapt {
     size_t size; /* sizeof(lh_train_adapt) */
-    /* NULL: defaults of lh_adapt_make(). `sim` is ignored: message timing
+    /* NULL: defaults for lh_adapt_make(). `sim` is ignored: message timing
      * follows the run, which must start on the direct path. With a
      * `delegation`, messages may switch to the delegated path and back.
      * Borrowed until the run ends. */
@@ -240,7 +240,7 @@ typedef struct lh_train_adapt {
     int64_t layer_ns;
 } lh_train_adapt;
 
-/* Kinds of memory on a rank. */
+/* Memory kinds on a rank. */
 typedef enum lh_memory_kind {
     LH_MEMORY_PARAMETERS,
     LH_MEMORY_GRADIENTS,   /* with their sums over replicas */
@@ -254,7 +254,7 @@ typedef enum lh_memory_kind {
 /* Returns a memory kind's name, such as "parameters"; NULL: no such kind. */
 LH_API const char *lh_memory_kind_name(lh_memory_kind kind);
 
-/* Peak memory of a training rank. Excludes the program, the training data,
+/* A training rank's peak memory. Excludes the program, the training data,
  * OpenBLAS buffers and messages in flight in the transport. */
 typedef struct lh_train_memory {
     /* Bytes by kind: predicted before the run, for its initial schedule, and
@@ -273,13 +273,13 @@ typedef enum lh_train_group_kind {
     LH_N_TRAIN_GROUPS
 } lh_train_group_kind;
 
-/* Restart after the loss of a rank. */
+/* Restart after a lost rank. */
 typedef struct lh_train_restart {
     uint64_t step;       /* first step after it */
     uint64_t n_repeated; /* steps from there on that had ended before */
 } lh_train_restart;
 
-/* Result of a run. Owns its contents; release with lh_train_result_free(). */
+/* A run's result. Owns its contents; release with lh_train_result_free(). */
 struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
@@ -327,7 +327,7 @@ struct lh_train_result {
      * excluding the longest and the shortest. NULL: not requested, or no
      * iteration ran. */
     const lh_profile *profile;
-    /* Restarts after the loss of a rank. Copies, exchanges and memory are then
+    /* Restarts after lost ranks. Copies, exchanges and memory are then
      * measured since the last one. */
     uint32_t n_restarts;
     const lh_train_restart *restarts;
@@ -354,7 +354,7 @@ typedef struct lh_train_collective_links {
     lh_train_group_link gathers, reductions;
 } lh_train_collective_links;
 
-/* Shapes of the learning rate's decay after the warm-up. */
+/* Learning rate decay shapes after the warm-up. */
 typedef enum lh_rate_decay {
     LH_RATE_DECAY_COSINE, /* half a cosine down to the final rate */
     LH_RATE_DECAY_LINEAR,
@@ -375,7 +375,7 @@ typedef struct lh_train_optimizer {
     uint64_t decay_steps;
 } lh_train_optimizer;
 
-/* Returns the default options of the optimizer. */
+/* Returns the optimizer's default options. */
 LH_API lh_train_optimizer lh_train_optimizer_defaults(void);
 
 /* Tokens as in Megatron-LM's indexed datasets: PREFIX.bin, with their size in
@@ -518,14 +518,14 @@ typedef struct lh_train_model {
      * are removed before the first one is written. Otherwise such a folder is
      * LH_EINPUT. */
     bool fresh;
-    /* Sequences per microbatch of each replica, `replicas` entries, the largest
+    /* Each replica's sequences per microbatch, `replicas` entries, the largest
      * of which is micro_batch; NULL: micro_batch for all. */
     const uint32_t *micro_batches;
     const lh_train_optimizer *optimizer; /* NULL: defaults */
     /* Files in the format of `data` for validation, in place of `validation`;
      * NULL: none. */
     const char *validation_data;
-    /* Threads of each rank for its matrix products; results do not depend on
+    /* Each rank's threads for its matrix products; results do not depend on
      * it. 0: 1. */
     uint32_t threads;
 } lh_train_model;
@@ -553,7 +553,7 @@ LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
 /* --- measuring ------------------------------------------------------------ */
 
-/* Options of lh_profile_measure(). */
+/* Options for lh_profile_measure(). */
 typedef struct lh_measure_options {
     size_t size;      /* sizeof(lh_measure_options) */
     uint32_t repeats; /* repetitions per pass; 0: 9. The median is used. */
@@ -578,7 +578,7 @@ LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
 LH_API const lh_migration *lh_train_migration(const lh_train_result *result,
                                               uint32_t i);
 
-/* Returns all events and decisions of an adaptive run. Borrowed from the
+/* Returns an adaptive run's events and decisions. Borrowed from the
  * result. */
 LH_API const lh_adapt_event *
 lh_train_adapt_events(const lh_train_result *result, uint32_t *n_notices);

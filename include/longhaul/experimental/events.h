@@ -26,11 +26,11 @@
 extern "C" {
 #endif
 
-/* Maximum number of events in a file. */
+/* Most events in a file. */
 #define LH_MAX_EVENTS 1000u
 #define LH_MAX_EVENT_LINKS 4096u /* for all events in a file together */
 
-/* Detection time of a rail failure, ns from the start of the step in which the
+/* A rail failure's detection time, ns from the start of the step in which the
  * rail fails. Messages from and to its rank are delayed until then and use the
  * other rail afterwards. */
 #define LH_RAIL_DETECTION_NS INT64_C(300000000)
@@ -89,12 +89,12 @@ LH_API lh_status lh_event_match_links(const lh_pipeline *pipeline,
                                       const char *name, bool *hit,
                                       lh_error *err);
 
-/* --- event timeline of one pipeline --------------------------------------- */
+/* --- one pipeline's event timeline --------------------------------------- */
 
 typedef struct lh_event_timeline
     lh_event_timeline; /* immutable after creation */
 
-/* Options of lh_event_timeline_make(). */
+/* Options for lh_event_timeline_make(). */
 typedef struct lh_event_timeline_options {
     size_t size;           /* sizeof(lh_event_timeline_options) */
     uint32_t time_divisor; /* divisor for the events' times; 0: 1 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of export targets and forms; a plan's stages.
+/* Export target and form names; a plan's stages.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_EXPORT_H
@@ -19,20 +19,20 @@
 extern "C" {
 #endif
 
-/* Returns the number of export targets. */
+/* Returns the export target count. */
 LH_API uint32_t lh_n_export_targets(void);
 /* Returns the target's name, such as "pytorch"; NULL: no such target. */
 LH_API const char *lh_export_target_name(lh_export_target target);
 
-/* Returns the number of PyTorch schedule forms. */
+/* Returns the PyTorch schedule form count. */
 LH_API uint32_t lh_n_pytorch_forms(void);
 /* Returns the form's name, such as "compute_only"; NULL: no such form. */
 LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
 
-/* A setting of the plan's model that a target cannot be given. */
+/* A setting in the plan's model that a target cannot be given. */
 typedef struct lh_inexact_setting {
     const char *key;    /* the job's key, or "FILE: KEYS" of a config.json */
-    const char *reason; /* limitation of the target */
+    const char *reason; /* target's limitation */
 } lh_inexact_setting;
 
 enum { LH_MAX_INEXACT = 32 }; /* upper bound of lh_export_list_inexact() */
@@ -49,12 +49,12 @@ LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
 LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
                                   lh_error *err);
 
-/* Stores a file of lh_export_chakra(), whose name ends in `suffix`: "0.et" of
+/* Stores a file from lh_export_chakra(), whose name ends in `suffix`: "0.et" of
  * rank 0, "groups.json". */
 typedef lh_status (*lh_chakra_writer)(void *context, const char *suffix,
                                       const char *data, size_t len,
                                       lh_error *err);
-/* Exports the predicted iteration as execution traces of MLCommons Chakra, one
+/* Exports the predicted iteration as MLCommons Chakra execution traces, one
  * per rank, and each process group's ranks (docs/formats/chakra.md). `plan`
  * gives replicas, sizes and the optimizer step; NULL: one replica, and sizes of
  * one byte per nanosecond. Stops at `write`'s first error, and returns it.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assignment of hosts to a job's placements, and exchanges that shorten the
+/* Host assignment to a job's placements, and exchanges that shorten the
  * iteration when hosts or links are slow (Adaptra, arXiv:2504.19232, section 6;
  * Falcon). A pipeline with P devices and R replicas runs on R x P hosts.
  * Placement r x P + d is device d of replica r; initially it is held by the
@@ -31,13 +31,13 @@
 extern "C" {
 #endif
 
-/* Maximum number of hosts in a placement. */
+/* Most hosts in a placement. */
 #define LH_MAX_HOSTS 1024u
 
 typedef struct lh_host_placement
     lh_host_placement; /* immutable after creation */
 
-/* Options of lh_host_placement_make(). */
+/* Options for lh_host_placement_make(). */
 typedef struct lh_host_placement_options {
     size_t size;         /* sizeof(lh_host_placement_options) */
     uint32_t n_replicas; /* 0: 1 */
@@ -52,7 +52,7 @@ typedef struct lh_host_placement_options {
     const double *state_messages;
 } lh_host_placement_options;
 
-/* Creates the model of hosts that exchange places (devices of replicas).
+/* Creates a model for hosts that exchange places (devices of replicas).
  * `pipeline` is one replica without slowdowns; its data-parallel times are
  * those of a ring over all replicas. Links that it lacks take no time. Release
  * with lh_host_placement_free(). LH_EUNSUPPORTED: links share a resource, or
@@ -90,7 +90,7 @@ LH_API lh_status lh_host_placement_pipeline(const lh_host_placement *places,
                                             const uint32_t *hosts,
                                             lh_pipeline **out, lh_error *err);
 
-/* Options of lh_host_placement_find_exchange(). */
+/* Options for lh_host_placement_find_exchange(). */
 typedef struct lh_host_exchange_options {
     size_t size;               /* sizeof(lh_host_exchange_options) */
     const uint32_t *hosts;     /* current host per placement; NULL: initial */

@@ -15,18 +15,18 @@ extern "C" {
 
 /* Import sources, in the help text's order. */
 typedef enum lh_import_source {
-    LH_IMPORT_MEGATRON,   /* arguments of Megatron-LM, core 0.16 */
-    LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
+    LH_IMPORT_MEGATRON,   /* Megatron-LM arguments, core 0.16 */
+    LH_IMPORT_TORCHTITAN, /* torchtitan 0.3 options, or TOML of 0.2 */
     LH_IMPORT_DEEPSPEED,  /* DeepSpeed's ds_config.json; needs a model and
                              machines->sequence */
-    LH_IMPORT_NEMO,       /* YAML of NeMo 1 or Megatron-Bridge */
+    LH_IMPORT_NEMO,       /* NeMo 1 or Megatron-Bridge YAML */
 } lh_import_source;
 
 /* Returns an import source's name, such as "megatron"; NULL: no such source.
  * Static storage. */
 LH_API const char *lh_import_source_name(lh_import_source source);
 
-/* Options of lh_import_parse(). */
+/* Options for lh_import_parse(). */
 typedef struct lh_import_options {
     size_t size;
     /* Datacenters and links; model and batch are ignored, and the sequence too,

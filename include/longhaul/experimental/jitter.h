@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monte Carlo simulation of a schedule under varying link and device speeds:
+/* Simulates a schedule by Monte Carlo under varying link and device speeds:
  * mean and tail iteration times. Each sample draws a delay per link and a speed
  * per device, keeps them for one iteration, and simulates the unchanged
  * schedule. See docs/theory/jitter.md.
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Distribution of link and device speeds. */
+/* Link and device speed distribution. */
 typedef struct lh_jitter {
     size_t size; /* sizeof(lh_jitter) */
     /* Link latency is multiplied by 1 + latency * E and transfer time by 1 +
@@ -52,7 +52,7 @@ typedef struct lh_jitter_result {
     int64_t min_ns, p50_ns, p95_ns, p99_ns, max_ns;
 } lh_jitter_result;
 
-/* Checks the ranges of jitter options. LH_EINVAL: a value is out of range;
+/* Checks jitter options' ranges. LH_EINVAL: a value is out of range;
  * `err` names it. */
 LH_API lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err);
 

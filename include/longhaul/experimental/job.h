@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's contents, and the names of its values.
+/* A job's contents, and its values' names.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_JOB_H
@@ -19,11 +19,11 @@
 extern "C" {
 #endif
 
-/* Maximum number of datacenters of a job. */
+/* Most datacenters in a job. */
 #define LH_MAX_DATACENTERS 64u
 #define LH_MAX_GPUS (1u << 24) /* all datacenters together */
 
-/* Number formats of parameters and activations. */
+/* Number formats for parameters and activations. */
 typedef enum lh_precision {
     LH_PRECISION_BF16,
     LH_PRECISION_FP16,
@@ -45,7 +45,7 @@ typedef enum lh_recompute {
     LH_RECOMPUTE_OPERATIONS, /* plans only: operations in their `elastic` */
 } lh_recompute;
 
-/* Parts of a layer, named as in Megatron Core's --recompute-modules. */
+/* Layer parts, named as in Megatron Core's --recompute-modules. */
 typedef enum lh_module {
     LH_MODULE_CORE_ATTN,   /* attention between its projections */
     LH_MODULE_LAYERNORM,   /* the norms before attention and MLP */
@@ -66,7 +66,7 @@ typedef enum lh_dispatcher {
     LH_DISPATCHER_ALL_GATHER, /* each token to all GPUs of the group */
 } lh_dispatcher;
 
-/* Training options of a job. */
+/* A job's training options. */
 typedef struct lh_training {
     uint32_t global_batch;  /* sequences per iteration */
     uint32_t sequence;      /* tokens per sequence */
@@ -120,10 +120,10 @@ typedef enum lh_gradient {
     LH_GRADIENT_FP16,
 } lh_gradient;
 
-/* Uses of 8-bit floating point (FP8). */
+/* Where 8-bit floating point is used (FP8). */
 typedef enum lh_fp8 {
     LH_FP8_NONE,
-    LH_FP8_MATMUL,   /* matrix products of layers, forward and backward */
+    LH_FP8_MATMUL,   /* layers' matrix products, forward and backward */
     LH_FP8_DISPATCH, /* also tokens sent to experts */
 } lh_fp8;
 
@@ -150,7 +150,7 @@ typedef enum lh_loss {
                       * includes the head's product */
 } lh_loss;
 
-/* Behaviour of the training framework: a job's `framework` section with the
+/* The training framework's behaviour: a job's `framework` section with the
  * preset's values filled in. A job without the section has all zeros. */
 typedef struct lh_framework {
     bool given;        /* the job has the section */
@@ -259,7 +259,7 @@ typedef enum lh_outermost {
     LH_OUTERMOST_MIXED, /* pipelines cross some boundaries, replicas others */
 } lh_outermost;
 
-/* Position of pipeline stages on a datacenter's nodes. */
+/* Pipeline stages' position on a datacenter's nodes. */
 typedef enum lh_packing {
     LH_PACKING_ANY,   /* not given; in a complete layout: dense */
     LH_PACKING_DENSE, /* each stage or replica follows the previous one */
@@ -292,7 +292,7 @@ typedef struct lh_site_group {
     const lh_site_stages *parts; /* in pipeline order, each datacenter once */
 } lh_site_group;
 
-/* Datacenters of all replicas and stages. The groups' replicas add up to the
+/* All replicas' and stages' datacenters. The groups' replicas add up to the
  * layout's `data`, and each group's stages to its `pipeline`. In a job's own
  * layout, 0 marks numbers to be searched. */
 typedef struct lh_sites {
@@ -365,7 +365,7 @@ struct lh_job {
     /* Cost-model constants; NULL (always after parsing): lh_cost_defaults().
      * Fitting tools set it in a copy of the job. */
     const struct lh_cost_constants *constants;
-    /* Paths of the referenced files, as opened. */
+    /* The referenced files' paths, as opened. */
     uint32_t n_files;
     const char *const *files;
     uint32_t schedule_line; /* line of layout.schedule in the text; 0: absent */
@@ -383,7 +383,7 @@ LH_API const char *const *lh_gpu_presets(void);
 /* Default memory reserve in percent, applied to a job's GPUs but not to
  * presets. lh_gpu_usable_bytes() subtracts the reserve. */
 #define LH_MEMORY_RESERVE_PERCENT 6
-/* Returns the bytes of GPU memory that plans may use: memory minus reserve. */
+/* Returns the GPU memory bytes that plans may use: memory minus reserve. */
 LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 
 /* Returns a precision's name as spelled in the job format; static storage. */

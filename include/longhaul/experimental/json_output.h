@@ -32,8 +32,8 @@ typedef struct lh_simulated {
     const lh_schedule *schedule;
     const lh_timeline *timeline; /* result for the two above */
     const lh_analysis *analysis; /* result for the three above */
-    const lh_plan *plan; /* owner of the pipeline; NULL: none. Adds the time
-                          * after the pipeline */
+    const lh_plan *plan;         /* pipeline's owner; NULL: none. Adds the time
+                                  * after the pipeline */
     /* statistics for the pipeline; NULL: not sampled. With a plan, includes the
      * time after the pipeline */
     const lh_jitter_result *jitter;
@@ -92,7 +92,7 @@ LH_API lh_status lh_verdict_format(const lh_verdict *verdict,
                                    const lh_claims *claims, char **text,
                                    size_t *len, lh_error *err);
 
-/* Formats the outcomes of all contenders at every point of the sweep, with
+/* Formats all contenders' outcomes at every point of the sweep, with
  * ranks, as JSON: `longhaul compare`. */
 LH_API lh_status lh_comparison_format(const lh_comparison *comparison,
                                       char **text, size_t *len, lh_error *err);
@@ -102,7 +102,7 @@ LH_API lh_status lh_optical_format(const lh_scenario *scenario,
                                    const lh_optical *optical, char **text,
                                    size_t *len, lh_error *err);
 
-/* Formats the means of all combinations and policies as JSON: `longhaul optical
+/* Formats all combinations' and policies' means as JSON: `longhaul optical
  * --sweep`. */
 LH_API lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep,
                                          char **text, size_t *len,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Migration of layers from a slow device to others, and back after recovery.
+/* Layer migration from a slow device to others, and back after recovery.
  * Chunks keep their devices and order; their layer counts change. Rules:
  * docs/theory/host-placement.md.
  *
@@ -23,7 +23,7 @@ extern "C" {
 
 typedef struct lh_layers lh_layers; /* immutable after creation */
 
-/* Creates the model of pipelines with other layers per chunk. `pipeline` has no
+/* Creates a model for pipelines with other layers per chunk. `pipeline` has no
  * slowdowns; layers[c] is chunk c's number of layers, at least 1. Copies both.
  * All layers count as equal: each takes its time in the chunk where it is
  * fastest, and a chunk's remaining time stays. Memory and data-parallel times
@@ -52,7 +52,7 @@ LH_API lh_status lh_layers_migration_ns(const lh_layers *layers,
                                         const uint32_t *to, int64_t layer_ns,
                                         int64_t *out_ns, lh_error *err);
 
-/* Options of the search for another layer partition. */
+/* Options for the search for another layer partition. */
 typedef struct lh_layers_options {
     size_t size;                  /* sizeof(lh_layers_options) */
     const uint32_t *layer_counts; /* current layers per chunk; NULL: initial */

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Options of lh_method_run(). Each applies to the methods named. */
+/* Options for lh_method_run(). Each applies to the methods named. */
 typedef struct lh_method_options {
     size_t size;            /* sizeof(lh_method_options) */
     uint32_t sub_blocks;    /* greedy: parts per W; 0: 1 */
@@ -27,7 +27,7 @@ typedef struct lh_method_options {
     bool ignore_network;    /* interleaved-zbv: order for zero-cost messages */
     const lh_sim_options *sim; /* evaluates candidates in `auto` and look-ahead;
                                 * NULL: defaults */
-    /* elastic: sizes of the microbatch groups for forward and backward. NULL:
+    /* elastic: microbatch group sizes for forward and backward. NULL:
      * the queue with the best closed-form time. Only `dequeue` NULL: the same
      * number of groups, equal sizes. */
     uint32_t n_enqueue, n_dequeue;

@@ -22,7 +22,7 @@ typedef enum lh_norm {
     LH_NORM_LAYER_UNBIASED, /* Command A: layer norm without bias */
 } lh_norm;
 
-/* Norms of a layer's attention and MLP. */
+/* Norms for a layer's attention and MLP. */
 typedef enum lh_norm_placement {
     LH_NORM_PLACEMENT_PRE,  /* of their inputs */
     LH_NORM_PLACEMENT_POST, /* of their outputs (OLMo 2) */
@@ -38,7 +38,7 @@ typedef enum lh_router {
     LH_ROUTER_SIGMOID,
 } lh_router;
 
-/* Activation functions of MLPs. */
+/* MLP activation functions. */
 typedef enum lh_activation {
     LH_ACTIVATION_UNSET, /* gated MLPs: SiLU; others: the program's GeLU */
     LH_ACTIVATION_SILU,
@@ -48,7 +48,7 @@ typedef enum lh_activation {
     LH_ACTIVATION_RELU2,      /* squared ReLU */
 } lh_activation;
 
-/* Scaling of rotary positions for longer sequences, as in the rope_scaling of a
+/* Scales rotary positions for longer sequences, as in the rope_scaling of a
  * Hugging Face config.json. */
 typedef enum lh_rope_type {
     LH_ROPE_LINEAR, /* positions divided by `factor` */
@@ -86,7 +86,7 @@ typedef struct lh_model {
      * layer's input; no experts */
     bool parallel_block;
     bool tied_embeddings;       /* head and embedding share a matrix */
-    bool qkv_bias, output_bias; /* biases of attention's projections */
+    bool qkv_bias, output_bias; /* attention's projection biases */
     bool mlp_bias;
     bool qk_norm;           /* Qwen3: norms of head_dim on queries and keys */
     bool qk_norm_all_heads; /* OLMo 2: one norm over all heads together */
@@ -96,8 +96,8 @@ typedef struct lh_model {
     lh_norm_placement norm_placement;
     bool norm_zero_centered; /* the factor is 1 + weight, no effect on time */
     uint32_t positions;      /* learned position embeddings; 0: rotary */
-    uint32_t rope_theta; /* base of rotary positions, no effect on time; 0: not
-                          * given, see lh_model_rope_theta() */
+    uint32_t rope_theta;     /* rotary position base, no effect on time; 0: not
+                              * given, see lh_model_rope_theta() */
     uint32_t no_rope_interval; /* layers with i % n == n - 1 have no positions,
                                 * no effect on time; 0: none */
     double norm_epsilon; /* added to the mean square in norms, no effect on
@@ -107,12 +107,12 @@ typedef struct lh_model {
     lh_activation activation;
     double glu_linear_offset;     /* gpt-oss: added to the linear half of gated
                                    * MLPs */
-    double swiglu_limit;          /* gpt-oss: limit of both halves; 0: none */
-    double partial_rotary_factor; /* rotated fraction of a head; 0: 1 */
+    double swiglu_limit;          /* gpt-oss: both halves' limit; 0: none */
+    double partial_rotary_factor; /* a head's rotated fraction; 0: 1 */
     const lh_rope_scaling *rope_scaling; /* NULL: none */
-    double initializer_range; /* standard deviation of initial weights; 0: not
+    double initializer_range; /* initial weights' standard deviation; 0: not
                                * given, 0.02 */
-    /* Coefficient of the experts' load-balancing loss, the default of a job's
+    /* The experts' load-balancing loss coefficient, the default of a job's
      * balance_loss. */
     bool aux_loss_given;
     double aux_loss;
@@ -202,11 +202,11 @@ LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 /* Frees a model from a file; NULL is a no-op. Presets must not be freed. */
 LH_API void lh_model_free(lh_model *model);
 
-/* Returns the base of the model's rotary positions; default 10000. */
+/* Returns the model's rotary position base; default 10000. */
 LH_API double lh_model_rope_theta(const lh_model *model);
-/* Returns the epsilon of the model's norms; default 1e-5. */
+/* Returns the model's norm epsilon; default 1e-5. */
 LH_API double lh_model_norm_epsilon(const lh_model *model);
-/* Returns the maximum number of tokens that are visible to a token in the
+/* Returns how many tokens at most are visible to a token in the
  * layer's attention; 0: all. */
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has a gated delta network in place of attention. */
@@ -221,7 +221,7 @@ typedef struct lh_layer_params {
     uint64_t mlp;       /* dense MLP; MoE: the shared experts */
     uint64_t router;    /* MoE */
     uint64_t experts;   /* MoE: all experts */
-    uint64_t total;     /* sum of the five above */
+    uint64_t total;     /* the five above, summed */
     uint64_t active;    /* active per token: `total` with only experts_per_token
                          * experts */
 } lh_layer_params;
@@ -252,7 +252,7 @@ typedef enum lh_layer_part {
     LH_N_LAYER_PARTS
 } lh_layer_part;
 
-/* Bit set of all layer parts. */
+/* Bit set for all layer parts. */
 enum { LH_PART_ALL = (1 << LH_N_LAYER_PARTS) - 1 };
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Estimates link and device times during training and detects changes.
  *
- * Input: the ranks' measurements of an iteration. Output: estimates with
+ * Input: the ranks' measurements in an iteration. Output: estimates with
  * standard errors, and events that begin, change and end (Adaptra,
  * arXiv:2504.19232, sections 4 and 6, uses a detector for this). No threads,
  * files or clock, so that any runtime can use it: the caller adds each finished
@@ -32,7 +32,7 @@ extern "C" {
 typedef struct lh_observed_message {
     uint32_t link;       /* lh_pipeline_link() */
     uint64_t bytes;      /* 0: unknown */
-    int64_t produced_ns; /* end of the producing pass */
+    int64_t produced_ns; /* producing pass's end */
     int64_t posted_ns;   /* receive posted; 0: pre-posted */
     int64_t entered_ns;  /* transfer began: the link was free */
     int64_t arrived_ns;
@@ -45,14 +45,14 @@ typedef struct lh_observed_pass {
     int64_t ns;
 } lh_observed_pass;
 
-/* One data-parallel communication of a chunk. */
+/* A chunk's data-parallel communication. */
 typedef struct lh_observed_collective {
     uint32_t chunk;
     bool is_reduce_scatter; /* else all-gather */
     int64_t ns;
 } lh_observed_collective;
 
-/* Measurements of one iteration on one replica, in any order. Missing
+/* One iteration's measurements on one replica, in any order. Missing
  * measurements are omitted. */
 typedef struct lh_observation {
     size_t size;   /* sizeof(lh_observation) */
@@ -76,7 +76,7 @@ LH_API lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline,
 /* Estimated message time on a link, without queueing. */
 typedef struct lh_link_estimate {
     double delay_ns; /* latency and transfer together */
-    double error_ns; /* standard error of the delay */
+    double error_ns; /* the delay's standard error */
     double latency_ns, transfer_ns;
     /* True if queued messages revealed the transfer time separately. Otherwise
      * transfer_ns is the pipeline's, limited by the delay. */
@@ -96,22 +96,22 @@ typedef struct lh_pass_estimate {
                         * device's slowdown */
 } lh_pass_estimate;
 
-/* Offset of one clock against another at the same moment. */
+/* One clock's offset against another at the same moment. */
 typedef struct lh_clock_estimate {
     double offset_ns;
-    double error_ns;       /* excluding the effect of asymmetric delays */
+    double error_ns;       /* excluding asymmetric delays' effect */
     double drift;          /* ns per step */
     uint64_t n_iterations; /* sample size; 0: unknown */
 } lh_clock_estimate;
 
-/* Kinds of monitored components. */
+/* Monitored component kinds. */
 typedef enum lh_monitor_target {
     LH_MONITOR_LINK,   /* `index`: lh_pipeline_link(); ns per message */
     LH_MONITOR_DEVICE, /* a device; ns per iteration for its passes */
     LH_MONITOR_DATA,   /* a device; ns for data-parallel communication */
 } lh_monitor_target;
 
-/* Kinds of changes. */
+/* Change kinds. */
 typedef enum lh_monitor_change {
     LH_MONITOR_BEGINS,
     LH_MONITOR_CHANGES,
@@ -127,21 +127,21 @@ typedef struct lh_monitor_event {
                           * measurement */
     double baseline_ns;  /* baseline, without events */
     double current_ns;   /* LH_MONITOR_ENDS: the baseline, within error */
-    double error_ns;     /* standard error of now_ns */
-    /* Simulated increase of the current schedule's iteration time. A slow link
+    double error_ns;     /* now_ns's standard error */
+    /* Simulated increase in the current schedule's iteration time. A slow link
      * costs 0 if no pass waits for its messages. */
     int64_t cost_ns;
 } lh_monitor_event;
 
 typedef struct lh_monitor lh_monitor;
 
-/* Options of lh_monitor_make(). */
+/* Options for lh_monitor_make(). */
 typedef struct lh_monitor_options {
     size_t size; /* sizeof(lh_monitor_options) */
     /* Clock index per device, from 0: its host's clock. NULL: one common clock.
      */
     const uint32_t *clocks;
-    const lh_sim_options *sim; /* simulation of costs; NULL: defaults */
+    const lh_sim_options *sim; /* cost simulation; NULL: defaults */
     uint32_t warm_up; /* iterations learned before events are reported; 0: 8; at
                        * least 4 */
 } lh_monitor_options;

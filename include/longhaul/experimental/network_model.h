@@ -42,19 +42,19 @@ typedef struct lh_flow {
 typedef enum lh_ring {
     LH_RING_LOCKSTEP, /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
                        * [Tha section 4.1] */
-    /* pieces of the buffer circulate concurrently, so the long hop's latency
+    /* buffer pieces circulate concurrently, so the long hop's latency
      * counts twice, not n-1 times: (n-1)/n S/b + min(2, n-1) a + max(0, n-3)
      * a_in */
     LH_RING_PIPELINED,
 } lh_ring;
 
 /* Computes the time for an all-gather or reduce-scatter of `bytes` over `n`
- * GPUs, limited by the ring's slowest flow. `inside_ns`: latency of hops within
- * a site. Loss is ignored. [SX section 3.2] */
+ * GPUs, limited by the ring's slowest flow. `inside_ns`: hop latency within a
+ * site. Loss is ignored. [SX section 3.2] */
 LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
                          const lh_flow *slowest, double inside_ns);
 
-/* Cost of hierarchical data parallelism over two distant groups with n/2 GPUs
+/* Hierarchical data parallelism's cost over two distant groups with n/2 GPUs
  * each: gather and reduce within a group, then all-reduce of the gradient
  * between groups. The latter runs between two leader GPUs, or between each GPU
  * and its peer for its shard (`sharded`) [SX section 4.1]. For one buffer of
@@ -62,7 +62,7 @@ LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
 typedef struct lh_hybrid {
     double all_gather_ns, reduce_ns;
 } lh_hybrid;
-/* Computes the times of data parallelism in two groups of n / 2 GPUs. These are
+/* Computes data parallelism's times in two groups of n / 2 GPUs. These are
  * gathers and reductions within a group (`inside`), and the gradient sum
  * between the groups (`across`). With `sharded` each GPU sums its shard only.
  * */
@@ -70,14 +70,14 @@ LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               const lh_flow *inside, const lh_flow *across,
                               bool sharded);
 
-/* Returns the rate in bytes/s of a flow whose packets are sprayed over all
+/* Returns the rate in bytes/s for a flow whose packets are sprayed over all
  * paths of a link with rate `line_bytes_per_s`. The sender stops when each of
  * its Q queue pairs has a full unacknowledged window. The rate is min(line, Q *
  * window / (2 * latency)) [SX section 5.3, with the round trip instead of the
  * one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
-/* Returns the minimum number of queue pairs with which a sprayed flow reaches
+/* Returns the fewest queue pairs with which a sprayed flow reaches
  * the line's rate, line_bytes_per_s, at this one-way latency. */
 LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
                                      double latency_ns);
@@ -95,7 +95,7 @@ typedef enum lh_recovery {
 LH_API double lh_message_ns(lh_recovery recovery, double bytes,
                             const lh_flow *flow);
 
-/* ---- Endpoint settings of a link between sites ---- */
+/* ---- Endpoint settings for a link between sites ---- */
 
 /* Load balancing over a link's paths, one of several endpoint settings in
  * lh_link_setting. In all settings, 0: not given. An empty setting means:
@@ -115,13 +115,13 @@ typedef enum lh_congestion {
     LH_CONGESTION_ON,  /* senders halve their rate on a signal (ECN) */
 } lh_congestion;
 
-/* Endpoint settings of a link. */
+/* A link's endpoint settings. */
 typedef struct lh_link_setting {
     lh_balancing balancing;
     lh_congestion congestion;
     lh_recovery recovery;
     uint32_t queue_pairs;          /* between two GPUs; 0: 1 */
-    uint32_t paths;                /* number of equal paths; 0: 1 */
+    uint32_t paths;                /* equal path count; 0: 1 */
     uint32_t fec_data, fec_parity; /* packets per block; 0: none */
     /* unacknowledged bytes per queue pair; 0: LH_WINDOW_BYTES if packets are
      * sprayed, else unlimited */
@@ -139,14 +139,14 @@ typedef struct lh_link_setting {
     double tcp_window_bytes; /* per connection; 0: LH_TCP_WINDOW_BYTES */
 } lh_link_setting;
 
-/* Default send queue of an RDMA connection: 512 packets of 4096 bytes. */
+/* An RDMA connection's default send queue: 512 packets of 4096 bytes. */
 #define LH_QUEUE_BYTES (512 * 4096.0)
 /* NCCL's default (DEFAULT_BUFFSIZE in src/init.cc of NCCL 5067397). */
 #define LH_NCCL_BUFFER_BYTES 4194304.0
 /* Linux's default maximum of a TCP send buffer (net.ipv4.tcp_wmem, tcp(7)). */
 #define LH_TCP_WINDOW_BYTES 4194304.0
 
-/* Returns NCCL's default number of channels between two GPUs over the network:
+/* Returns NCCL's default channel count between two GPUs over the network:
  * one for each 14 GB/s of the interface's rate interface_bytes_per_s; 2 if that
  * is 0, unknown (ncclTopoGetNchannels() in src/graph/paths.cc of NCCL 5067397).
  */
@@ -171,7 +171,7 @@ typedef struct lh_link_load {
     double message_bytes; /* bytes per message from one sender; 0: none */
 } lh_link_load;
 
-/* Limiting factor of the rate. */
+/* What limits the rate. */
 typedef enum lh_link_limit {
     LH_LIMIT_SHARE,     /* sender's share of the link or of its path */
     LH_LIMIT_INTERFACE, /* its network interface */
@@ -184,7 +184,7 @@ typedef struct lh_link_effect {
     double share_bytes_per_s;  /* line / oversubscription / senders */
     double busiest_flows;      /* flows on the busiest path; if spread evenly:
                                 * senders x queue_pairs / paths */
-    double balance_share;      /* even / busiest: efficiency of hashing */
+    double balance_share;      /* even / busiest: hashing efficiency */
     double window_bytes_per_s; /* queue_pairs x window or NCCL's window, by the
                                 * round trip; INFINITY */
     double congestion_share;   /* 1 if the link is not the bottleneck */

@@ -88,13 +88,13 @@ LH_API const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
 
-/* An outage of a cable; times after the jobs' begin. */
+/* A cable outage; times after the jobs' begin. */
 typedef struct lh_outage {
     uint32_t cable, a, b;   /* a, b: its nodes */
     int64_t down_ns, up_ns; /* up_ns -1: not repaired during the run */
 } lh_outage;
 
-/* Result of one job under one policy with one seed. Rates are ratios, not per
+/* One job's result under one policy with one seed. Rates are ratios, not per
  * cent. All values except the arrays exclude the warm-up iteration. */
 typedef struct lh_optical_job {
     uint32_t n_devices;
@@ -107,7 +107,7 @@ typedef struct lh_optical_job {
     int64_t bound_ns;            /* iteration with zero-time messages */
     uint64_t blocked;            /* blocked requests, including warm-up */
     double iteration_s, bubble_ratio, blocking_probability;
-    double slots_held; /* time average of occupied slots x fibres */
+    double slots_held; /* occupied slots x fibres, averaged over time */
     /* With failures, otherwise NULL and 0: the same run without failures, the
      * mean loss per iteration, and the messages whose circuit was cut. */
     const int64_t *intact_ns; /* [n_iterations] */
@@ -115,7 +115,7 @@ typedef struct lh_optical_job {
     uint64_t cut_messages;
 } lh_optical_job;
 
-/* Result of one policy with one seed. */
+/* One policy's result with one seed. */
 typedef struct lh_optical_run {
     uint64_t seed;
     uint32_t n_jobs;
@@ -140,14 +140,14 @@ typedef struct lh_optical_policy {
     const lh_optical_run *runs; /* one per seed */
 } lh_optical_policy;
 
-/* Results of all policies. Release with lh_optical_free(). */
+/* All policies' results. Release with lh_optical_free(). */
 typedef struct lh_optical {
     uint32_t n_policies;
     const lh_optical_policy *policies;
     bool has_failures; /* the scenario has `failures` */
 } lh_optical;
 
-/* Options of lh_optical_run_all(). */
+/* Options for lh_optical_run_all(). */
 typedef struct lh_optical_options {
     size_t size;      /* sizeof(lh_optical_options) */
     uint32_t threads; /* 0: one per processor */
@@ -165,7 +165,7 @@ typedef struct lh_optical_options {
 LH_API lh_status lh_optical_run_all(const lh_scenario *scenario,
                                     const lh_optical_options *options,
                                     lh_optical **out, lh_error *err);
-/* Frees the results of lh_optical_run_all(); NULL is a no-op. */
+/* Frees lh_optical_run_all()'s results; NULL is a no-op. */
 LH_API void lh_optical_free(lh_optical *optical);
 
 /* Formats a self-contained HTML page: policies with their spread, topology,
@@ -177,7 +177,7 @@ LH_API lh_status lh_optical_html(const lh_scenario *scenario,
                                  const lh_optical *optical, char **text,
                                  size_t *len, lh_error *err);
 
-/* Formats the outages of the first policy and seed as an events file
+/* Formats the first policy's outages and seed as an events file
  * (docs/formats/events.md) for the first job: in each iteration, the longer
  * path between two devices, or the wait for a repair, is an added latency.
  * Release *text with lh_text_free(); `len` may be NULL. LH_EINFEASIBLE: no link
@@ -193,14 +193,14 @@ LH_API double lh_optical_half_width(double sd, uint32_t n_runs);
 
 /* --- sweeps --------------------------------------------------------------- */
 
-/* A key of the scenario with its values. */
+/* A scenario key with its values. */
 typedef struct lh_optical_axis {
     const char *key; /* such as "background.erlang" */
     uint32_t n_values;
     const char *const *values;
 } lh_optical_axis;
 
-/* Results of a scenario for every combination of values. */
+/* A scenario's results for every value combination. */
 typedef struct lh_optical_sweep {
     uint32_t n_axes;
     const lh_optical_axis *axes;
@@ -208,7 +208,7 @@ typedef struct lh_optical_sweep {
     const lh_optical *const *cells; /* the last axis varies fastest */
 } lh_optical_sweep;
 
-/* Simulates a scenario file for every combination of values.
+/* Simulates a scenario file for every value combination.
  * `axes`: KEY=VALUE,VALUE;KEY=VALUE,VALUE with keys of the scenario
  * ("job.microbatches"); a key of a list is set in all its items. Files are
  * relative to the scenario. The result does not depend on the thread count.
@@ -223,7 +223,7 @@ LH_API void lh_optical_sweep_free(lh_optical_sweep *sweep);
  * `cell` (one combination of values, the last axis varying fastest). */
 LH_API uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep,
                                        uint32_t cell, uint32_t axis);
-/* The best combination of values. */
+/* The best value combination. */
 typedef struct lh_optical_choice {
     uint32_t cell, policy; /* with the shortest mean iteration */
     uint32_t stepwise;     /* cell by choosing one key after the other */
@@ -250,7 +250,7 @@ LH_API lh_status lh_optical_sweep_html(const lh_optical_sweep *sweep,
 
 /* --- background traffic alone --------------------------------------------- */
 
-/* Parameters of background traffic. */
+/* Background traffic parameters. */
 typedef struct lh_traffic {
     size_t size;      /* sizeof(lh_traffic) */
     double erlang;    /* offered load on the whole network, > 0 */
@@ -268,10 +268,10 @@ typedef struct lh_traffic {
     bool adaptive;        /* rate per slot by length; else 75 Gb/s */
 } lh_traffic;
 
-/* Result of lh_traffic_run(). */
+/* Result from lh_traffic_run(). */
 typedef struct lh_traffic_result {
     uint64_t requests, refused;
-    double carried_slots; /* time average of occupied slots x fibres */
+    double carried_slots; /* occupied slots x fibres, averaged over time */
 } lh_traffic_result;
 
 /* Simulates background traffic alone: `requests` Poisson arrivals after

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Congestion control of a sender. */
+/* A sender's congestion control. */
 typedef enum lh_packet_control {
     LH_CONTROL_NONE,
     LH_CONTROL_DCQCN, /* rate, by ECN marks [Zhu et al., SIGCOMM 2015] */
@@ -25,7 +25,7 @@ typedef enum lh_packet_control {
                        * SIGCOMM 2020] */
     LH_N_CONTROLS
 } lh_packet_control;
-/* Returns the name of a congestion control, as in options and output: "none",
+/* Returns a congestion control's name, as in options and output: "none",
  * "dcqcn" or "delay". */
 LH_API const char *lh_packet_control_name(lh_packet_control control);
 
@@ -37,7 +37,7 @@ typedef struct lh_packet_link {
     lh_link_setting setting; /* `congestion` is not read */
     lh_packet_control control;
     uint32_t messages;    /* of each sender; 0: 1 */
-    double burst;         /* mean number of consecutive losses; 0: independent
+    double burst;         /* mean consecutive losses; 0: independent
                            * losses */
     int64_t variation_ns; /* mean of an exponential additional latency of each
                            * packet; packets of a path stay in order */
@@ -46,7 +46,7 @@ typedef struct lh_packet_link {
     int64_t timeout_ns;
 } lh_packet_link;
 
-/* Counts of a simulation. sent = delivered + lost + dropped. */
+/* A simulation's counts. sent = delivered + lost + dropped. */
 typedef struct lh_packet_counters {
     uint64_t sent;          /* data packets, with parity and repeated ones */
     uint64_t delivered;     /* data packets that reached the receiver */
@@ -77,7 +77,7 @@ typedef struct lh_packet_result {
     lh_packet_counters counters; /* sums; the longest queue */
 } lh_packet_result;
 
-/* Settings of a run. */
+/* A run's settings. */
 typedef struct lh_packet_run {
     size_t size;      /* sizeof(lh_packet_run) */
     uint64_t seed;    /* the first one */

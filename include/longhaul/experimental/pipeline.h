@@ -47,14 +47,14 @@ typedef struct lh_dp_pass {
     bool backward;
 } lh_dp_pass;
 
-/* Purpose of a data-parallel communication in an elastic schedule
+/* A data-parallel communication's purpose in an elastic schedule
  * (docs/theory/elastic.md). */
 typedef enum lh_dp_kind {
     LH_DP_ANY, /* not given */
-    LH_DP_AGO, /* all-gather of updated parameters */
+    LH_DP_AGO, /* all-gather for updated parameters */
     LH_DP_AGF, /* all-gather for the forward of a later group */
     LH_DP_AGB, /* all-gather for the backward */
-    LH_DP_RSG, /* reduce-scatter of a group's gradients */
+    LH_DP_RSG, /* reduce-scatter for a group's gradients */
     LH_DP_RSO, /* final reduce-scatter, before the optimizer */
 } lh_dp_kind;
 
@@ -65,7 +65,7 @@ LH_API const char *lh_dp_kind_name(lh_dp_kind kind); /* "AGO"; "" of ANY */
  * data-parallel link, and a pass may wait for it. All passes are on one device.
  * It arrives dp_latency_ns (the chunk's) after its transfer. */
 typedef struct lh_dp_op {
-    uint32_t chunk; /* owner of the parameters or gradients */
+    uint32_t chunk; /* the parameters' or gradients' owner */
     bool is_reduce_scatter;
     uint32_t bucket, n_buckets; /* part 0..n_buckets-1 */
     /* Fraction of the chunk's parameters carried by all buckets together, 0 <
@@ -77,7 +77,7 @@ typedef struct lh_dp_op {
     lh_dp_pass needed_by; /* pass that waits for its arrival */
 } lh_dp_op;
 
-/* Order of messages and data-parallel pieces on a link that carries both
+/* How messages and data-parallel pieces are ordered on a link that carries both
  * (docs/formats/pipeline.md, "Shared links"). */
 typedef enum lh_dp_priority {
     LH_DP_FIFO,           /* first in, first out */
@@ -98,7 +98,7 @@ typedef struct lh_site {
     const char *name;
 } lh_site;
 
-/* Input of lh_pipeline_make(), which copies it. NULL or 0 in optional members:
+/* Input to lh_pipeline_make(), which copies it. NULL or 0 in optional members:
  * absent. */
 typedef struct lh_pipeline_desc {
     size_t size; /* sizeof(lh_pipeline_desc) */
@@ -117,7 +117,7 @@ typedef struct lh_pipeline_desc {
     /* Operations launched with the same pass are queued in this order. */
     uint32_t n_dp_ops;
     const lh_dp_op *dp_ops;
-    /* Number of all-gathers per device issued at the start, in the order of the
+    /* All-gathers per device issued at the start, in the order of the
      * chunks' first forwards. Each such forward issues the next one when it
      * starts. Equals the prefetch depth plus one; 0: all. */
     uint32_t n_initial_gathers;
@@ -148,9 +148,9 @@ typedef struct lh_pipeline_desc {
     /* Duration of an overlapped F and B, relative to the sum of both; 0: pairs
      * run as two passes. Above 0 to 1. */
     double overlap_f_b;
-    /* Slices of a sequence; 0 or 1: sequences are whole. With k slices, slice s
+    /* Slices per sequence; 0 or 1: sequences are whole. With k slices, slice s
      * of sequence q is microbatch q k + s: n_microbatches is a multiple of k.
-     * Causal attention fixes the order of a sequence's slices on every chunk:
+     * Causal attention fixes a sequence's slice order on every chunk:
      * F ascending, D and B descending. The share `slice_attention` (0..1) of
      * each duration is attention to the same and earlier slices: slice s takes
      * the chunk's duration times 1 + slice_attention ((2 s + 1) / k - 1). */
@@ -202,7 +202,7 @@ LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
 /* Returns chunk number `chunk`; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
-/* Returns the number of links between devices that the pipeline defines. */
+/* Returns the link count between devices that the pipeline defines. */
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 /* Returns link number `link`; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
@@ -216,7 +216,7 @@ LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
  * override it. */
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
-/* Returns the name of the device's data-parallel network; NULL: none. */
+/* Returns the device's data-parallel network's name; NULL: none. */
 LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
                                        uint32_t device);
 /* Returns true if the device's data-parallel communication shares a link with
@@ -235,7 +235,7 @@ LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Placement of chunks on devices (CrossPipe: UD, Loop, Wave, BD). */
+/* Chunk placement on devices (CrossPipe: UD, Loop, Wave, BD). */
 typedef enum lh_placement {
     LH_PLACEMENT_OTHER,
     LH_PLACEMENT_UD,   /* chunk c on device c */

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Status of a choice. */
+/* A choice's status. */
 typedef enum lh_choice_status {
     LH_CHOICE_OK,      /* simulated: iteration_ns is valid */
     LH_CHOICE_BOUNDED, /* not simulated: lower_bound_ns is already too slow */
@@ -25,7 +25,7 @@ typedef enum lh_choice_status {
     LH_CHOICE_FAILED,  /* method not applicable; iteration_ns is -1 */
 } lh_choice_status;
 
-/* Returns the name of a plan candidate's status, such as "ok". */
+/* Returns a plan candidate status's name, such as "ok". */
 LH_API const char *lh_choice_status_name(lh_choice_status status);
 
 /* A recomputed operation: fraction of layers on the first and on the last
@@ -83,7 +83,7 @@ typedef struct lh_choice {
     /* Layers per chunk, pipeline * chunks_per_device entries; NULL: even, with
      * the remainder in the middle. See lh_plan_layers(). */
     const uint32_t *chunk_layers;
-    /* Statistics of whole iterations under plan->robust->jitter; NULL: not
+    /* Whole iterations' statistics under plan->robust->jitter; NULL: not
      * sampled. */
     const lh_jitter_result *jitter;
 } lh_choice;
@@ -100,7 +100,7 @@ LH_API lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
                                 const lh_jitter *given, lh_jitter *out,
                                 lh_error *err);
 
-/* Details of the choice under jitter. Layouts whose bounds prove that they
+/* The choice's details under jitter. Layouts whose bounds prove that they
  * cannot win on the samples are skipped. */
 typedef struct lh_plan_robust {
     lh_jitter jitter; /* as given; see lh_plan_jitter() */
@@ -131,7 +131,7 @@ LH_API const char *lh_link_quantity_name(lh_link_quantity quantity);
 /* In place of a link's index: the change applies to all links. */
 #define LH_ALL_LINKS UINT32_MAX
 
-/* A change of one link quantity, relative or absolute. */
+/* A change in one link quantity, relative or absolute. */
 typedef struct lh_link_change {
     /* Datacenters, this direction only; LH_ALL_LINKS for both: every link. */
     uint32_t from, to;
@@ -149,7 +149,7 @@ typedef struct lh_plan_whatif_question {
 
 /* Answer to a what-if question. */
 typedef struct lh_plan_whatif_answer {
-    const char *text; /* text of the question */
+    const char *text; /* question's text */
     lh_choice kept;   /* the plan's layout and schedule with these links */
     lh_choice best;   /* best plan with these links; `kept` if none is better */
 } lh_plan_whatif_answer;
@@ -171,7 +171,7 @@ typedef struct lh_plan_range {
 
 /* Sensitivity of the layout to errors in the job's link values. */
 typedef struct lh_plan_sensitivity {
-    double min_factor, max_factor; /* range of factors examined */
+    double min_factor, max_factor; /* factor range examined */
     double tolerance;    /* factor_above / factor_below <= 1 + tolerance */
     lh_choice reference; /* quick search with the job's links */
     uint32_t n_ranges;
@@ -182,7 +182,7 @@ typedef struct lh_plan_sensitivity {
     double margin;
 } lh_plan_sensitivity;
 
-/* Breakdown of the iteration time; the parts add up to it. Each part is the
+/* Iteration time breakdown; the parts add up to it. Each part is the
  * further reduction if its cause were removed too, in this order: memory
  * limits, data parallelism, messages, offloading (docs/theory/plan-reasons.md).
  */
@@ -200,7 +200,7 @@ typedef struct lh_plan_breakdown {
     int64_t optimizer_ns, overhead_ns;
 } lh_plan_breakdown;
 
-/* Peak memory of a device in a pipeline rank; the parts add up to it. Profiled
+/* A device's peak memory in a pipeline rank; the parts add up to it. Profiled
  * state that was measured as one number is split by the cost model. */
 typedef struct lh_plan_memory {
     uint32_t rank;
@@ -227,7 +227,7 @@ typedef struct lh_plan_dimension_alternative {
                                * for better plans with that value */
 } lh_plan_dimension_alternative;
 
-/* Number of layouts that a bound excluded before their pipelines were built. */
+/* How many layouts a bound excluded before their pipelines were built. */
 typedef struct lh_plan_pruned {
     /* bound name, such as "warm-up": docs/theory/plan-search.md */
     const char *bound;
@@ -236,10 +236,10 @@ typedef struct lh_plan_pruned {
 /* Quantities on a curve's x axis. */
 typedef enum lh_curve_over {
     LH_CURVE_OVERSUBSCRIPTION, /* all links between datacenters */
-    LH_CURVE_EXPERTS,          /* number of experts in the model */
+    LH_CURVE_EXPERTS,          /* expert count in the model */
 } lh_curve_over;
 
-/* Returns the name of a curve's x axis, such as "experts". */
+/* Returns a curve's x axis name, such as "experts". */
 LH_API const char *lh_curve_over_name(lh_curve_over over);
 
 /* Best iteration time with pipelines across datacenters ("PP-out") and with
@@ -268,13 +268,13 @@ typedef struct lh_plan_unmeasured {
 
 /* The best plan that leaves more memory free than the job's reserve. */
 typedef struct lh_plan_margin {
-    /* Free memory of every GPU, as requested: percent of its memory, or GiB;
+    /* Every GPU's free memory, as requested: percent of its memory, or GiB;
      * the other value is 0. */
     double percent, gib;
     const lh_choice *best; /* NULL: none found */
 } lh_plan_margin;
 
-/* An option of the training program that the plan's job leaves at another
+/* A training program option that the plan's job leaves at another
  * value, and the plan's layout and schedule with that option alone changed. */
 typedef struct lh_flag_advice {
     const char *key;  /* of the job: "training.dispatcher: deepep" */
@@ -326,7 +326,7 @@ struct lh_plan {
     const char *name;        /* job name */
     const char *version;     /* longhaul version that wrote it */
     const char *input_hash;  /* hash of the job and its referenced files */
-    const char *cost_source; /* source of pass times: lh_cost_source_name() */
+    const char *cost_source; /* pass times' source: lh_cost_source_name() */
     /* errors of modelled times in published runs of this kind; NULL: none */
     const lh_validated_runs *accuracy;
     const lh_job *job;
@@ -336,7 +336,7 @@ struct lh_plan {
     /* All methods on the best layout's placements, fastest first. */
     uint32_t n_methods;
     const lh_choice *methods;
-    /* Best choice of each other layout, fastest first. */
+    /* Each other layout's best choice, fastest first. */
     uint32_t n_alternatives;
     const lh_choice *alternatives;
     /* Search statistics, in layouts. Examined: n_layouts; thereof out of
@@ -348,7 +348,7 @@ struct lh_plan {
     uint32_t
         n_unexplored; /* unexplored layouts: neither excluded nor simulated when
                        * the search stopped; covered by the bounds below */
-    /* Combinations of degrees and placements with elastic plans: total, and
+    /* Degree and placement combinations with elastic plans: total, and
      * unexplored as in n_unexplored. */
     uint32_t n_elastic, n_elastic_unexplored;
     /* Proven lower bound on the iteration time over all layouts that the job
@@ -413,7 +413,7 @@ struct lh_plan {
     const lh_plan_memory *rank_memory;
 };
 
-/* Progress of a layout search. */
+/* A layout search's progress. */
 typedef struct lh_plan_progress {
     int64_t best_ns;   /* fastest iteration so far; -1: none */
     int64_t bound_ns;  /* lower bound for the plans searched; 0: unknown */
@@ -447,17 +447,17 @@ struct lh_memory_needs {
     lh_fitting_layout key_layout;
 };
 
-/* Returns the name of the target framework (the program that trains by the
+/* Returns the target framework's name (the program that trains by the
  * plan) for messages, such as "Megatron-LM"; static storage. */
 LH_API const char *lh_target_display_name(lh_target target);
-/* Returns the version of the target framework against which its rules were
+/* Returns the target framework's version against which its rules were
  * checked; static storage. */
 LH_API const char *lh_target_version(lh_target target);
 /* Returns the relative gap between the plan's cost and its lower bound
  * search_bound_usd, as a fraction of the plan's cost: 0.05 if no plan can be
  * more than 5 % cheaper. -1: unknown. */
 LH_API double lh_plan_cost_gap(const lh_plan *plan);
-/* Returns the range of model layers in one chunk of the plan's pipeline: *first
+/* Returns the model layer range in one chunk of the plan's pipeline: *first
  * and *n_layers. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);

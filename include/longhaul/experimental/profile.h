@@ -19,7 +19,7 @@ extern "C" {
 /* In place of a duration or size: not measured. */
 #define LH_NOT_MEASURED INT64_C(-1)
 
-/* Kinds of measured units. */
+/* Measured unit kinds. */
 typedef enum lh_profile_kind {
     LH_PROFILE_LAYER, /* one transformer layer with a dense MLP */
     LH_PROFILE_MOE_LAYER,
@@ -49,7 +49,7 @@ typedef struct lh_profile_entry {
     bool no_sequence_parallel; /* ranks that share layers, `tensor` > 1 */
 } lh_profile_entry;
 
-/* Kinds of measured links. */
+/* Measured link kinds. */
 typedef enum lh_profile_path {
     LH_PATH_NODE,   /* within a node */
     LH_PATH_FABRIC, /* between nodes in a datacenter */

@@ -20,7 +20,7 @@ extern "C" {
 
 /* --- data shown with a timeline ----------------------------------------- */
 
-/* Kinds of critical-path segments in a report. */
+/* Critical-path segment kinds in a report. */
 typedef enum lh_report_segment_kind {
     LH_STEP_PASS,       /* index: the trace's runs */
     LH_STEP_QUEUE,      /* index: the trace's messages; waiting for the link */
@@ -70,7 +70,7 @@ typedef struct lh_report_row {
     const char *why;     /* reason for losing or failing; may be NULL */
 } lh_report_row;
 
-/* Makespans of several methods as functions of one quantity. */
+/* Several methods' makespans over one quantity. */
 typedef struct lh_report_sweep {
     size_t size;       /* sizeof(lh_report_sweep) */
     const char *title; /* e.g. "transfer 0.5 ms"; may be NULL */
@@ -90,7 +90,7 @@ typedef struct lh_report_breakdown_part {
     int64_t ns; /* >= 0 */
 } lh_report_breakdown_part;
 
-/* A kind of memory and its size. */
+/* A memory kind and its size. */
 typedef struct lh_report_memory_kind {
     const char *name;
     int64_t bytes; /* >= 0 */
@@ -116,7 +116,7 @@ typedef struct lh_report_mark { /* switch: iteration `step` is the first with
     uint64_t step;
     const char *name; /* schedule name */
 } lh_report_mark;
-/* Iteration times of a run, with slow intervals and schedule switches.
+/* A run's iteration times, with slow intervals and schedule switches.
  * Nanoseconds. */
 typedef struct lh_report_iterations {
     size_t size;       /* sizeof(lh_report_iterations) */
@@ -150,10 +150,10 @@ typedef struct lh_report_difference {
     int better;         /* second item is better: 1, worse: -1, neither:
                          * 0 */
 } lh_report_difference;
-/* A side-by-side comparison of two items. */
+/* Two items compared side by side. */
 typedef struct lh_report_differences {
     size_t size;                /* sizeof(lh_report_differences) */
-    const char *first, *second; /* names of both items */
+    const char *first, *second; /* both items' names */
     uint32_t n_rows;            /* at most 1000 */
     const lh_report_difference *rows;
 } lh_report_differences;
@@ -167,7 +167,7 @@ typedef struct lh_report_site {
 } lh_report_site;
 /* One direction of a link on a plan's map. */
 typedef struct lh_report_site_link {
-    uint32_t from, to;   /* indices of sites */
+    uint32_t from, to;   /* site indices */
     const char *values;  /* "20 ms, 3200 Gb/s" */
     const char *carries; /* "2048 messages of 58.7 MB" */
     double use; /* traffic over what the link carries in an iteration; < 0:
@@ -259,7 +259,7 @@ LH_API lh_status lh_report_add_distribution(
 LH_API lh_status lh_report_add_differences(
     lh_report *report, const lh_report_differences *differences, lh_error *err);
 
-/* Adds a breakdown of a total into n_parts parts to the report as one bar. */
+/* Adds a total's breakdown into n_parts parts to the report as one bar. */
 LH_API lh_status lh_report_add_breakdown(lh_report *report, const char *title,
                                          uint32_t n_parts,
                                          const lh_report_breakdown_part *parts,
@@ -286,10 +286,10 @@ LH_API lh_status lh_report_set_decision(lh_report *report,
 LH_API lh_status lh_report_add_iterations(
     lh_report *report, const lh_report_iterations *iterations, lh_error *err);
 
-/* Adds a diagnosis to the report page: maps of slow stages and replicas, steps
- * with measured and typical times, and remedies. Its timelines replace traces.
- * For large recordings the page shows a subset of steps and replicas, with a
- * note. A second diagnosis replaces the first. Everything is copied.
+/* Adds a diagnosis to the report page: maps with slow stages and replicas,
+ * steps with measured and typical times, and remedies. Its timelines replace
+ * traces. For large recordings the page shows a subset of steps and replicas,
+ * with a note. A second diagnosis replaces the first. Everything is copied.
  *
  * LH_EINVAL: the recording or the diagnosis is NULL, or a sentence is not
  * UTF-8. */
@@ -328,7 +328,7 @@ LH_API lh_status lh_report_format_html(const lh_report *report, char **text,
 
 /* --- images without a browser ------------------------------------------- */
 
-/* Options of the SVG renderers. */
+/* Options for the SVG renderers. */
 typedef struct lh_svg_options {
     size_t size;                        /* sizeof(lh_svg_options) */
     uint32_t width;                     /* in pixels; 0: 1200 */
@@ -349,7 +349,7 @@ LH_API lh_status lh_report_iterations_svg(
     const lh_report_iterations *iterations, const lh_svg_options *options,
     char **text, size_t *len, lh_error *err);
 
-/* Options of the terminal renderers. */
+/* Options for the terminal renderers. */
 typedef struct lh_terminal_options {
     size_t size;    /* sizeof(lh_terminal_options) */
     uint32_t width; /* in columns, 40..1000; 0: 80 */
@@ -362,7 +362,7 @@ typedef struct lh_terminal_options {
 LH_API lh_status lh_report_terminal(const lh_trace *trace,
                                     const lh_terminal_options *options,
                                     char **text, size_t *len, lh_error *err);
-/* Renders the curves of a sweep (makespans against a delay) as text. Release
+/* Renders a sweep's curves (makespans against a delay) as text. Release
  * *text with lh_text_free(). */
 LH_API lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
                                          const lh_terminal_options *options,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Construction of schedules, and their link orders.
+/* Builds schedules, and their link orders.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_SCHEDULE_H
@@ -13,10 +13,10 @@
 extern "C" {
 #endif
 
-/* Maximum number of parts of one W pass. */
+/* Most parts in one W pass. */
 #define LH_MAX_PARTS 4096u
 
-/* Kinds of communication cells in PyTorch's CSV format, and of longhaul's
+/* Communication cell kinds in PyTorch's CSV format, and of longhaul's
  * executor for it: SEND_F and RECV_F of activations, SEND_B and RECV_B of
  * gradients, waits for sends, and operations on a chunk's parameters. */
 typedef enum lh_comm_kind {
@@ -74,16 +74,16 @@ LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
 /* Returns the number of link orders (explicit orders of messages on a link). */
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
-/* Returns link order number `i`, the order of messages on one link; borrowed.
+/* Returns link order number `i`, the message order on one link; borrowed.
  * */
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);
 
-/* Formats a communication action of PyTorch schedules ("0SEND_F3", "1UNSHARD")
+/* Formats a communication action in PyTorch schedules ("0SEND_F3", "1UNSHARD")
  * into `buffer`; returns `buffer`. */
 LH_API char *lh_comm_format(const lh_comm *comm, char *buffer);
 
-/* Merges the parts of every split W. The merged pass runs at the position of
+/* Merges every split W's parts. The merged pass runs at the position of
  * its first or last part, or between them: wherever the makespan increases
  * least. `pipeline` NULL: at the last part's position. */
 LH_API lh_status lh_schedule_merge_parts(const lh_pipeline *pipeline,

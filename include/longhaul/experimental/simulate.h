@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages, collectives and copies of a simulated iteration; an
+/* A simulated iteration's messages, collectives and copies; an
  * evaluator for many orders of one pipeline.
  *
  * Experimental: may change in any release, see longhaul.h. */
@@ -22,7 +22,7 @@ typedef struct lh_message {
     uint32_t link;     /* lh_pipeline_link() index; LH_NONE: no link */
     /* links with equal names share one; LH_NONE: no link */
     uint32_t resource;
-    int64_t produced_ns; /* end of the producer */
+    int64_t produced_ns; /* producer's end */
     int64_t ready_ns;    /* issued and receive posted: enters the link queue */
     int64_t depart_ns;   /* transfer begins */
     int64_t sent_ns;     /* transfer ends */
@@ -43,13 +43,13 @@ typedef struct lh_collective {
 typedef struct lh_offload_copy {
     uint32_t chunk, microbatch, device;
     bool is_reload;
-    /* Indices of the device's runs: the copy is launched when the first starts
+    /* The device's run indices: the copy is launched when the first starts
      * (reload) or ends (offload); the second waits for the copy. */
     uint32_t launching_run, waiting_run;
     int64_t ready_ns, depart_ns, end_ns;
 } lh_offload_copy;
 
-/* Returns the end of the last pass on chunk 0's device (CrossPipe section
+/* Returns the last pass's end on chunk 0's device (CrossPipe section
  * 4.1). */
 LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
 
@@ -68,7 +68,7 @@ LH_API const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
 /* Returns the number of distinct links (equal names count once): the resources
  * in lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
-/* Returns the name of a link resource (links with equal names share one);
+/* Returns a link resource's name (links with equal names share one);
  * borrowed. */
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,
                                              uint32_t resource);

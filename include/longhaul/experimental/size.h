@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of a job: how many nodes of which datacenter train a number of tokens
+/* Job sizes: how many nodes of which datacenter train a number of tokens
  * before a deadline and within a budget, with failures.
  *
  * Experimental: may change in any release, see longhaul.h. */
@@ -15,7 +15,7 @@ extern "C" {
 
 /* --- failures ------------------------------------------------------------- */
 
-/* Failure rates of a training job, and its recovery. Mean times between
+/* A training job's failure rates, and its recovery. Mean times between
  * failures; 0: no such failures. */
 typedef struct lh_failures {
     size_t size;        /* sizeof(lh_failures) */
@@ -57,12 +57,12 @@ LH_API lh_status lh_goodput_compute(const lh_job *job, const uint32_t *nodes,
 
 /* --- sizes ---------------------------------------------------------------- */
 
-/* Number of nodes to consider in a datacenter. */
+/* Node counts to consider in a datacenter. */
 typedef struct lh_size_range {
     uint32_t least, most; /* least 0: the datacenter may be left out */
 } lh_size_range;
 
-/* Options of lh_size_find(). 0 or NULL: none, or the default. */
+/* Options for lh_size_find(). 0 or NULL: none, or the default. */
 typedef struct lh_size_options {
     size_t size;       /* sizeof(lh_size_options) */
     double tokens;     /* to train; required */
@@ -86,7 +86,7 @@ typedef struct lh_size_options {
     void *context;
 } lh_size_options;
 
-/* Consequence of losing nodes. */
+/* Consequence if nodes are lost. */
 typedef struct lh_size_loss {
     uint32_t datacenter, nodes; /* lost ones, beyond the spares */
     /* With the best plan for the other nodes, by the longer search; -1: none
@@ -110,7 +110,7 @@ typedef struct lh_size {
     lh_size_loss losses[LH_MAX_DATACENTERS];
 } lh_size;
 
-/* Result of lh_size_find(); release with lh_size_result_free(). */
+/* Result from lh_size_find(); release with lh_size_result_free(). */
 typedef struct lh_size_result {
     uint32_t n_found; /* 0: no size meets the requirements */
     lh_size fewest;   /* fewest GPUs, then least cost; if n_found is 0 the
@@ -131,7 +131,7 @@ typedef struct lh_size_result {
  * (layout.sites), or a budget without prices. */
 LH_API lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
                               lh_size_result **out, lh_error *err);
-/* Frees the result of a search over sizes; NULL is a no-op. */
+/* Frees a size search's result; NULL is a no-op. */
 LH_API void lh_size_result_free(lh_size_result *result);
 
 /* Builds the job with nodes[i] nodes in datacenter i; datacenters without nodes

@@ -24,7 +24,7 @@ typedef enum lh_solve_objective {
                                       */
 } lh_solve_objective;
 
-/* Outcome of a search. */
+/* A search's outcome. */
 typedef enum lh_solve_status {
     LH_SOLVE_OPTIMAL,    /* objective equals the bound */
     LH_SOLVE_FEASIBLE,   /* stopped early: a gap remains */
@@ -32,7 +32,7 @@ typedef enum lh_solve_status {
     LH_SOLVE_UNKNOWN,    /* stopped before a schedule was found */
 } lh_solve_status;
 
-/* Progress of a search. */
+/* A search's progress. */
 typedef struct lh_solve_progress {
     double seconds;
     uint64_t effort;
@@ -41,7 +41,7 @@ typedef struct lh_solve_progress {
     const char *phase; /* "annealing", ...; static storage */
 } lh_solve_progress;
 
-/* Options of lh_solve(). 0 or NULL: the default. */
+/* Options for lh_solve(). 0 or NULL: the default. */
 typedef struct lh_solve_options {
     size_t size;         /* sizeof(lh_solve_options) */
     double time_limit_s; /* 0: none; met within 0.1 s */
@@ -73,10 +73,10 @@ typedef struct lh_solve_options {
 /* Returns the number of search engines, the algorithms that the solver
  * combines. */
 LH_API uint32_t lh_n_solve_engines(void);
-/* Returns the name of search engine number `i`, such as "beams"; NULL: no such
+/* Returns search engine number `i`'s name, such as "beams"; NULL: no such
  * engine. Static storage. */
 LH_API const char *lh_solve_engine_name(uint32_t i);
-/* Returns the one-line description of search engine number `i`; NULL: no such
+/* Returns search engine number `i`'s one-line description; NULL: no such
  * engine. Static storage. */
 LH_API const char *lh_solve_engine_about(uint32_t i);
 /* Returns the number of the engine with the name in name[0..len-1], or with a
@@ -86,18 +86,18 @@ LH_API uint32_t lh_solve_engine_find(const char *name, size_t len);
 /* Capacity for the engines' statistics. */
 enum { LH_MAX_SOLVE_ENGINES = 32 };
 
-/* Statistics of one engine. */
+/* One engine's statistics. */
 typedef struct lh_solve_engine {
     const char *name; /* static storage */
     bool on;
     uint64_t effort;   /* included in the solution's effort */
-    uint32_t calls;    /* number of invocations */
+    uint32_t calls;    /* invocation count */
     uint32_t improved; /* how often it found a new best schedule or raised the
                         * bound */
-    int64_t gained_ns; /* total reduction of the gap by both */
+    int64_t gained_ns; /* total gap reduction by both */
 } lh_solve_engine;
 
-/* Result of lh_solve(). Release with lh_solution_fini(). */
+/* Result from lh_solve(). Release with lh_solution_fini(). */
 typedef struct lh_solution {
     lh_solve_status status;
     lh_schedule *schedule; /* NULL: infeasible or unknown */
@@ -105,7 +105,7 @@ typedef struct lh_solution {
     int64_t bound_ns;      /* lower bound */
     uint64_t effort;
     double seconds;
-    const char *found_by;  /* origin of the schedule: a method's name,
+    const char *found_by;  /* where the schedule comes from: a method's name,
                             * "annealing", "search"; "" if none */
     const char *proven_by; /* "closed form", "lattice", "search", ... */
     char why[160];         /* bottleneck, or reason for infeasibility */

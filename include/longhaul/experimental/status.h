@@ -27,7 +27,7 @@ LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
  * file's start is sufficient; the actual parser validates. Writes to `kind`,
  * which must hold LH_KIND_TEXT_SIZE bytes, and returns it. */
 #define LH_KIND_TEXT_SIZE 24
-/* Detects the kind of a file from its beginning: the word after its key
+/* Detects a file's kind from its beginning: the word after its key
  * `longhaul`, such as "plan", or "trace" for Chrome trace events; "" for
  * anything else. Writes it to `kind` (LH_KIND_TEXT_SIZE bytes), which it
  * returns. */

@@ -38,7 +38,7 @@ typedef struct lh_trace_message {
     lh_pass producer, consumer;
     uint32_t from, to; /* devices */
     uint32_t link;     /* index into link_names; LH_NONE: no link */
-    /* In this order: end of the producer, entry into the link's queue, start of
+    /* In this order: producer's end, entry into the link's queue, start of
      * the transfer, end of the transfer, arrival. */
     int64_t produced_ns, ready_ns, depart_ns, sent_ns, arrive_ns;
 } lh_trace_message;

@@ -31,7 +31,7 @@ typedef struct lh_trace_difference {
     lh_trace_share messages;           /* from readiness to arrival */
     uint64_t n_passes;                 /* in both traces; in only one of them */
     uint64_t n_only_predicted, n_only_measured;
-    double mean_start_ns; /* mean absolute difference of start times */
+    double mean_start_ns; /* mean absolute start time difference */
     int64_t worst_start_ns;
     char worst[LH_PASS_TEXT_SIZE]; /* pass with the largest difference */
     /* Divergence: the first pass, by predicted time, whose start differs by
@@ -56,7 +56,7 @@ typedef struct lh_logged_iteration {
     int64_t ns;
 } lh_logged_iteration;
 
-/* Iterations of a run. Immutable; owns its contents. Release with
+/* A run's iterations. Immutable; owns its contents. Release with
  * lh_run_log_free(). */
 typedef struct lh_run_log {
     uint32_t n_iterations; /* at least 1 */

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Options of lh_minimise_memory() and lh_memory_curve_make(). */
+/* Options for lh_minimise_memory() and lh_memory_curve_make(). */
 typedef struct lh_tradeoff_options {
     size_t size; /* sizeof(lh_tradeoff_options) */
     /* Solver options per step, with the makespan as objective. The effort
@@ -23,7 +23,7 @@ typedef struct lh_tradeoff_options {
     const lh_solve_options *solve_options;
     int64_t makespan_ns; /* target makespan; 0: minimum within the pipeline's
                           * limits */
-    uint32_t points;     /* maximum points of a curve; 0: 64 */
+    uint32_t points;     /* a curve's maximum points; 0: 64 */
 } lh_tradeoff_options;
 
 /* A schedule with proven bounds on memory and time. */
@@ -47,7 +47,7 @@ typedef struct lh_memory_point {
 LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                                     const lh_tradeoff_options *options,
                                     lh_memory_point *out, lh_error *err);
-/* Frees the schedule of a memory-time curve point; ignores NULL. */
+/* Frees a memory-time curve point's schedule; ignores NULL. */
 LH_API void lh_memory_point_fini(lh_memory_point *point);
 
 /* Pareto curve of makespan over memory limit. Release with
