@@ -325,8 +325,7 @@ void crosspipe_strides(FILE *to, const page_options *how)
     print_optimal_stride(to, "CrossLoop", "loop");
 }
 
-/* --- claims for figure 11 ------------------------------------------------
- */
+/* --- claims for figure 11 ------------------------------------------------ */
 
 void crosspipe_claim_savings(score *s, FILE *to)
 {
