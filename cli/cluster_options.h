@@ -34,9 +34,9 @@ typedef struct cli_cluster_options {
          .arg = "N|REGIONS",                                                   \
          .example_argument = "gcp:us-east4,gcp:europe-west4",                  \
          .preset = "1",                                                        \
-         .help = "Number of datacenters; each is linked to each. Or cloud "    \
-                 "regions, separated by commas, with their latencies and "     \
-                 "list prices."},                                              \
+         .help = "Number of datacenters, each linked to every other. Or "      \
+                 "cloud regions, separated by commas, with their latencies "   \
+                 "and list prices."},                                          \
         {.name = "nodes",                                                      \
          .letter = 'n',                                                        \
          .type = CLI_TEXT,                                                     \
@@ -50,7 +50,8 @@ typedef struct cli_cluster_options {
          .at = offsetof(settings, machines.gpus_per_node),                     \
          .arg = "N[,N...]",                                                    \
          .example_argument = "8",                                              \
-         .help = "GPUs per node, also one per datacenter. Default: as sold."}, \
+         .help = "GPUs per node: one number for all datacenters, or one for "  \
+                 "each. Default: as vendors sell nodes with this GPU."},       \
         {.name = "link-gbps",                                                  \
          .type = CLI_REAL_ABOVE,                                               \
          .at = offsetof(settings, machines.link_gbps),                         \

@@ -49,8 +49,8 @@ static const cli_option options[] = {
     {.name = "replay",
      .type = CLI_FLAG,
      .at = offsetof(settings, replay),
-     .help = "With --sweep: replay the schedules made for the file's delays "
-             "instead of rescheduling at every point."},
+     .help = "With --sweep: at every point of the sweep, keep the pass orders "
+             "made for the file's delays instead of scheduling again."},
     CLI_OUTPUT_ROW(settings, html,
                    "Write an HTML report: table, timelines, curves."),
     CLI_MODEL_ROWS(settings),
@@ -420,7 +420,7 @@ const cli_command cmd_compare = {
         "\n"
         "The row of a method that does not support the placement, or finds no "
         "schedule within the memory limits, contains the reason.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

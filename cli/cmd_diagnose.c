@@ -52,9 +52,9 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, map),
      .arg = "FILE",
-     .help = "PyTorch and Nsight traces: stage and replica of each rank, and "
-             "operation of each range, where the traces lack them "
-             "(docs/formats/ranks.md).",
+     .help = "PyTorch and Nsight traces: file that gives the stage and replica "
+             "of each rank, and the operation of each range, if the traces "
+             "lack them (docs/formats/ranks.md).",
      .words = CLI_WORDS_FILES},
 };
 

@@ -31,7 +31,7 @@ static const cli_option options[] = {
         settings,
         "When to post receives: ahead of need (early), when the rank reaches "
         "the pass (late), or late but never delayed by weight-gradient passes "
-        "(late-fd)."),
+        "(late-fd); or as in the pipeline or the plan (pipeline)."),
     CLI_COUPLED_ROW(settings),
     CLI_PATH_ROWS(settings, staging_ns,
                   "With --path: time to copy a message to or from host "
@@ -402,7 +402,7 @@ const cli_command cmd_explain = {
         "communication. Receives are posted ahead of need, by the predicted "
         "times; each line has its predicted issue time. A schedule that "
         "deadlocks is rejected.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

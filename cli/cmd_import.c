@@ -18,7 +18,8 @@ typedef struct settings {
 enum { MOST_PATH = 4096 };
 
 static const cli_option options[] = {
-    CLI_SOURCE_ROWS(settings, "Program whose arguments to import."),
+    CLI_SOURCE_ROWS(settings,
+                    "Training program whose configuration to import."),
     CLI_FORCE_ROW(settings),
 };
 

@@ -23,8 +23,9 @@ static const cli_option options[] = {
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
      .arg = "FILE",
-     .help = "Write an HTML report: policies with their spread, topology and "
-             "routes, spectrum over time, one iteration.",
+     .help =
+         "Write an HTML report: policies with the spread of their results over "
+         "the seeds, topology and routes, spectrum over time, one iteration.",
      .words = CLI_WORDS_FILES},
     {.name = "sweep",
      .type = CLI_TEXT,
@@ -349,7 +350,7 @@ const cli_command cmd_optical = {
         "list, such as jobs.microbatches, is set in all its items, "
         "jobs.0.microbatches in the first one. The result "
         "has means with 95 % confidence intervals over the seeds.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -88,7 +88,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, oversubscription),
      .arg = "NUMBER",
      .low = 1,
-     .help = "Ratio of promised to real capacity (default: 1)."},
+     .help = "Ratio of the link's nominal to its real capacity (default: 1)."},
     {.name = "return-latency",
      .type = CLI_TIME,
      .at = offsetof(settings, return_ns),
@@ -113,26 +113,27 @@ static const cli_option options[] = {
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, window_kib),
      .arg = "N",
-     .help = "Unacknowledged data of a queue pair (default: 2048 with spray, "
-             "else no limit)."},
+     .help = "Maximum unacknowledged data of a queue pair (default: 2048 with "
+             "spray, else no limit)."},
     {.name = "buffer-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, buffer_kib),
      .arg = "N",
-     .help = "Queue of a path, beyond which packets are dropped (default: the "
-             "data of a round trip)."},
+     .help = "Queue length of a path beyond which packets are dropped "
+             "(default: the data of a round trip)."},
     {.name = "queue-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, queue_kib),
      .arg = "N",
-     .help = "Queue from which dcqcn's marks are certain (default: 2048)."},
+     .help =
+         "Queue length from which dcqcn marks every packet (default: 2048)."},
     {.name = "timeout",
      .type = CLI_TIME,
      .at = offsetof(settings, timeout_ns),
      .arg = "TIME",
      .example_argument = "67ms",
-     .help = "Time without progress until packets are sent again (default: "
-             "four round trips)."},
+     .help = "Time without progress after which packets are sent again "
+             "(default: four round trips)."},
     {.name = "seeds",
      .type = CLI_COUNT,
      .at = offsetof(settings, seeds),
@@ -658,7 +659,7 @@ const cli_command cmd_packets = {
         "The last columns compare with the closed form that plans use "
         "(docs/theory/transport.md). docs/theory/packets.md describes the "
         "model and its tests.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -63,10 +63,10 @@ static const cli_option options[] = {
      .help = "Search only plans that this framework can run, and print the "
              "cost of the restriction; replaces layout.framework of the job."},
     CLI_SOURCE_ROWS(
-        settings,
-        "JOB holds the program's current configuration: a file, - for standard "
-        "input, or one quoted word. Costs them as they are and plans "
-        "improvements; see 'longhaul import'."),
+        settings, "JOB is the current configuration of this training program: "
+                  "a file, - for standard input, or all its arguments as one "
+                  "quoted word. Predicts the time of this configuration and "
+                  "plans a faster one; see 'longhaul import'."),
     {.name = "top",
      .type = CLI_COUNT,
      .at = offsetof(settings, top),
@@ -86,8 +86,8 @@ static const cli_option options[] = {
      .help = "Search budget for the optimal schedules of the best layouts, in "
              "units of about a microsecond (default 400000). The layout search "
              "gets 75 times as much (about 30 seconds), at least a few "
-             "seconds, and stops early if nothing is more than 0.5 % faster. "
-             "The plan is deterministic."},
+             "seconds, and stops early if no plan can be more than 0.5 % "
+             "faster. The plan is deterministic."},
     {.name = "time",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, seconds),
@@ -124,27 +124,29 @@ static const cli_option options[] = {
      .help = "How to partition layers into chunks: hill climbing on promising "
              "layouts (climb), all partitions of every layout that could win "
              "(exact), sampled together with the layouts as in ScaleAcross "
-             "Explorer (monte-carlo), or none (even)."},
+             "Explorer (monte-carlo), or only equal chunks (even)."},
     {.name = "elastic",
      .type = CLI_CHOICE,
      .at = offsetof(settings, elastic),
      .arg = "HOW",
      .preset = "searched",
      .choices = elastic_planners,
-     .help =
-         "How to choose the microbatch groups and sharding of elastic plans: "
-         "by simulating candidates (searched), or by PipeMesh's published "
-         "rules on the degrees whose searched plan is fastest (published). "
-         "The latter plan is then the result, shown next to the searched one."},
+     .help = "How to choose microbatch groups and sharding for elastic plans "
+             "(PipeMesh's pipelines, whose passes hide data-parallel "
+             "communication): by simulating candidates (searched), or by the "
+             "PipeMesh paper's rules, with the parallel degrees of the fastest "
+             "searched plan (published). With published, the plan by these "
+             "rules is the result, printed beside the searched plan."},
     {.name = "draws",
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
      .example_argument = "20,20,100,10",
-     .help = "With --search monte-carlo: number of sampled layouts that fit, "
-             "partitions "
-             "of each, fastest ones kept, and one-layer changes of each "
-             "(default: 300,100,1000,100). --seed changes the samples."},
+     .help =
+         "With --search monte-carlo, four numbers: layouts to sample that fit "
+         "in memory, layer partitions to sample for each layout, fastest "
+         "samples to keep, and one-layer changes to try for each kept sample "
+         "(default: 300,100,1000,100). --seed changes the samples."},
     {.name = "max-chunk-ratio",
      .type = CLI_REAL,
      .at = offsetof(settings, ratio),
@@ -190,7 +192,8 @@ static const cli_option options[] = {
      .arg = "MEMORY",
      .example_argument = "5%",
      .help = "Also find the best plan that leaves this much memory of every "
-             "GPU free, beyond memory_reserve: a share, as 5%, or GiB."},
+             "GPU free, in addition to the job's memory_reserve: a share, as "
+             "5%, or GiB."},
     {.name = "what-if",
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
@@ -224,7 +227,8 @@ static const cli_option options[] = {
      .example_argument = "layouts,search",
      .list_separator = ',',
      .help =
-         "Print these parts in full: " CLI_SHOW_NAMES ", or all. JSON and the "
+         "Print these parts of the plan's description in full: " CLI_SHOW_NAMES
+         ", or all. JSON and the "
          "report always contain "
          "all of them."},
     CLI_OUTPUT_ROW(

@@ -45,9 +45,10 @@ static const cli_option options[] = {
      .arg = "auto|initial|X0,X1,...",
      .example_argument = "7,5,3,1",
      .preset = "auto",
-     .help = "slack, steady-slack: warm-up forwards of each device, as a list, "
-             "computed from the delays (auto, Adaptra's algorithm 2) or from "
-             "memory only (initial, algorithm 1)."},
+     .help =
+         "slack, steady-slack: number of warm-up forward passes on each "
+         "device: a list, or computed from the link delays (auto, Adaptra's "
+         "algorithm 2) or from memory only (initial, algorithm 1)."},
     {.name = "group",
      .type = CLI_COUNT,
      .at = offsetof(settings, group),
@@ -63,30 +64,30 @@ static const cli_option options[] = {
      .example_argument = "8,4",
      .help = "elastic: sizes of the groups of microbatches whose forward "
              "passes run together; their sum is the number of microbatches. "
-             "Default: the pipeline's own, or the queue with the least time by "
-             "PipeMesh's formula."},
+             "Default: the groups in the pipeline file, or the sizes with the "
+             "least time by PipeMesh's formula."},
     {.name = "dequeue",
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),
      .arg = "N,N,...",
      .example_argument = "6,6",
      .help = "elastic: sizes of the groups of microbatches whose backward "
-             "passes run together; like --enqueue. Default: as many groups "
-             "as there, of equal size."},
+             "passes run together; their sum is the number of microbatches. "
+             "Default: as many groups as for --enqueue, of equal size."},
     {.name = "any-network",
      .type = CLI_FLAG,
      .at = offsetof(settings, any_network),
      .help = "interleaved-zbv: use the order for zero message times instead of "
              "one for the pipeline's links."},
-    CLI_HOST_MEMORY_ROW(settings,
-                        "Methods may then exceed a device's limit. Prints the "
-                        "host memory used. Copies take no time here."),
+    CLI_HOST_MEMORY_ROW(
+        settings, "Methods may then exceed a device's limit. Prints the host "
+                  "memory used. Copies take no time in the schedule."),
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
-     .help = "Merge the parts of each split weight-gradient pass (W) into one "
-             "pass, at the place in the order where that costs least, and "
-             "print the cost."},
+     .help = "Merge the parts of every split weight-gradient pass (W) into one "
+             "pass, at the position in the order that lengthens the schedule "
+             "least, and print the added time."},
     CLI_MODEL_ROWS(settings),
     {.name = "objective",
      .type = CLI_CHOICE,

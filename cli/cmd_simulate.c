@@ -75,7 +75,7 @@ static const cli_option options[] = {
      .help = "With --adapt: use only schedules that keep each chunk's gradient "
              "reduction order, so that training stays bit-identical."},
     CLI_REPLICAS_ROW(settings, play.replicas,
-                     "With --events: number of replicas."),
+                     "With --events: number of data-parallel replicas."),
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(settings, play.migration_ns),
@@ -98,9 +98,10 @@ static const cli_option options[] = {
      .arg = "N",
      .least = 1,
      .most = 1000000,
-     .help = "With --events: ranks have one rail; if it fails, the run "
-             "restarts from the last checkpoint, at a cost of N more "
-             "iterations. Default: two rails with failover."},
+     .help = "With --events: each rank has one network connection (rail); if "
+             "it fails, the run restarts from the last checkpoint, at a cost "
+             "of N more iterations. Default: two rails, of which one replaces "
+             "the other."},
     CLI_PATH_ROWS(settings, play.staging_ns,
                   "With --path or --adapt: time to copy a message to or from "
                   "host memory at each end."),
@@ -718,7 +719,7 @@ const cli_command cmd_simulate = {
         "are needed. A schedule from a file that exceeds the memory limit is "
         "shown with a warning: fits is false, the exit status 0. A method "
         "whose schedule exceeds it is an error.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -52,9 +52,9 @@ static const cli_option options[] = {
      .arg = "LEAST:MOST[,LEAST:MOST...]",
      .example_argument = "4:64",
      .help = "Nodes to consider per datacenter: one range for all, or one for "
-             "each; 0 as LEAST allows to leave it out, 16 is 16:16, and 0 is "
-             "none. Default: up to the job's nodes, and no datacenter is "
-             "required."},
+             "each; LEAST 0 allows the size to leave the datacenter out; 16 "
+             "means 16:16, and 0 excludes the datacenter. Default: from 0 up "
+             "to the job's nodes."},
     CLI_PRICE_ROWS(settings),
     {.name = "spot",
      .type = CLI_TEXT,
@@ -123,7 +123,8 @@ static const cli_option options[] = {
      .preset = "2",
      .least = 1,
      .most = 100000,
-     .help = "Also plan the loss of N nodes in each datacenter."},
+     .help =
+         "Also plan the training after a loss of N nodes in each datacenter."},
     {.name = "effort",
      .type = CLI_COUNT,
      .at = offsetof(settings, effort),
@@ -131,8 +132,9 @@ static const cli_option options[] = {
      .preset = "24",
      .least = 1,
      .most = 1000000,
-     .help = "Sizes to plan; all of them if the ranges hold no more. The "
-             "result is deterministic."},
+     .help =
+         "Number of sizes (node counts per datacenter) to plan; all sizes if "
+         "the ranges of --nodes contain no more. The result is deterministic."},
     CLI_THREADS_ROW(settings, "Use at most N threads (default: number of "
                               "processors); the result does not depend on it."),
 };

@@ -46,67 +46,72 @@ static const cli_option options[] = {
      .arg = "STEP=S.csv|METHOD",
      .list_separator = ';',
      .example_argument = "1=gpipe",
-     .help = "Switch to another schedule (a CSV file or a method) at iteration "
-             "STEP, counted from 0. All ranks prepare it during the iteration "
-             "before. Repeat it, or use ';', for more."},
+     .help =
+         "Switch to another schedule (a CSV file or a method) at iteration "
+         "STEP, counted from 0. All ranks prepare the schedule during the "
+         "iteration before. Repeat the option, or use ';', for more switches."},
     {.name = "layers-at",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers_at),
      .arg = "STEP=N,N,...",
      .list_separator = ';',
      .example_argument = "2=9,7,8,8",
-     .help = "Change the layers per chunk at iteration STEP; their sum must "
-             "stay the same. Weights and moments migrate before the iteration; "
-             "training is bit-identical. Prepared like --schedule-at. Repeat "
-             "it, or use ';', for more."},
+     .help =
+         "Change the layers per chunk at iteration STEP; their sum must stay "
+         "the same. Weights and moments migrate before the iteration; training "
+         "is bit-identical. All ranks prepare the change during the iteration "
+         "before. Repeat the option, or use ';', for more changes."},
     {.name = "places-at",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, places_at),
      .arg = "STEP=RANK,RANK,...",
      .list_separator = ';',
      .example_argument = "2=0,1,2,3,5,4,6,7",
-     .help = "Change the rank at each position at iteration STEP: device by "
-             "device, replica by replica. Weights and moments migrate as with "
-             "--layers-at. On the timed device: hosts, with --replicas."},
+     .help = "At iteration STEP, change which rank runs each device: the list "
+             "has the ranks for the devices of the first replica, then of the "
+             "next. Weights and moments migrate as with --layers-at. On the "
+             "timed device the list has hosts and requires --replicas."},
     {.name = "layers",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers),
      .arg = "N,N,...",
      .example_argument = "8,8,8,8",
-     .help = "With --layers-at, or --adapt and --moving: initial layers of "
-             "each chunk of a pipeline. A plan contains its own."},
+     .help =
+         "With --layers-at, or with --adapt and --moving: initial layer count "
+         "of each chunk, for a pipeline (a plan contains its layer counts)."},
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(train_settings, moving_ns),
      .arg = "TIME",
      .example_argument = "400ms",
-     .help = "Migration time of a host's weights and moments over a link. With "
-             "--adapt layers migrate from slow devices if that pays off, and "
-             "with --replicas hosts exchange their ranks. It lengthens the "
-             "iteration with --layers-at or --places-at on the timed device, "
-             "or with --replicas. Each host sends and receives one item at a "
-             "time; slow links are bypassed through a third host."},
+     .help = "Time to send one host's weights and moments over a link. With "
+             "--adapt, layers migrate from slow devices if that saves time, "
+             "and with --replicas hosts exchange their ranks. An iteration "
+             "with a migration by --layers-at or --places-at takes longer by "
+             "the migration's time on the timed device, or with --replicas. "
+             "Each host sends and receives one item at a time; data may bypass "
+             "a slow link through a third host."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
-     .help = "Monitor messages and passes. Replace the planned times by those "
-             "of iteration 1 (cpu device, or real links): they give the "
-             "schedule and the prediction. When links or devices become slow, "
-             "or recover, switch to the fastest schedule and, with --coupled "
-             "or --receives late, path: decided in the background, prepared by "
-             "all ranks like --schedule-at. Training is unaffected. --log and "
-             "--json contain detections, decisions and reasons."},
+     .help = "Monitor the times of messages and passes. On the cpu device or "
+             "over real links, times measured in iteration 1 first replace the "
+             "planned times, for the schedule and the prediction. When links "
+             "or devices become slow or recover, switch to the fastest "
+             "schedule and, with --coupled or --receives late, message path "
+             "(direct, or through host memory). Decisions are made in the "
+             "background. Training results are unaffected. --log and --json "
+             "contain detections, decisions and reasons."},
     CLI_EVENTS_ROW(train_settings, events,
                    "Emulate slow links, slow devices and rail failures during "
                    "the run, as given by FILE: on the timed device, and on the "
                    "cpu device with emulated links. The schedule is made "
-                   "without them; the prediction includes them."),
+                   "without these events; the predicted time includes them."),
     CLI_REPLICAS_ROW(
         train_settings, replicas,
-        "With --events, which then refer to hosts, or with --adapt "
-        "and --moving: number of replicas of the pipeline; the "
-        "timed device emulates the slowest. A trained plan has its "
-        "own number."),
+        "Number of data-parallel replicas of the pipeline, with --events or "
+        "with --adapt and --moving. The timed device emulates the slowest "
+        "replica; a plan to train contains its own number."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -123,9 +128,10 @@ static const cli_option options[] = {
      .preset = "10",
      .least = 0,
      .most = 100000000,
-     .help = "Print a line every N iterations, on standard output or, with "
-             "--json, on standard error. If not given: on standard error "
-             "unless it is a terminal; 0 or --quiet: none."},
+     .help =
+         "Print a progress line every N iterations, on standard output or, "
+         "with --json, on standard error. Without this option the lines go to "
+         "standard error unless it is a terminal; 0 or --quiet prints none."},
     CLI_RECEIVES_ROW(
         train_settings,
         "When to post receives, and so when a transfer may start: ahead of "
@@ -135,13 +141,14 @@ static const cli_option options[] = {
     CLI_COUPLED_ROW(train_settings),
     CLI_PATH_ROWS(
         train_settings, staging_ns,
-        "With --path or --adapt: time to copy a message to or from host "
-        "memory at each end. Emulated on the timed device; on the cpu device "
-        "copies are real, and this is their prediction."),
-    CLI_HOST_MEMORY_ROW(train_settings,
-                        "timed: passes take longer by --host-copy; cpu: copies "
-                        "are real, by default in /dev/shm (--offload-to). Not "
-                        "with --speed or --inject."),
+        "With --path or --adapt: time to copy a message to or from host memory "
+        "at each end. Emulated on the timed device; on the cpu device copies "
+        "are real, and TIME is their predicted time."),
+    CLI_HOST_MEMORY_ROW(
+        train_settings,
+        "On the timed device passes take longer by --host-copy; on the cpu "
+        "device copies are real, by default in /dev/shm (see --offload-to). "
+        "Not with --speed or --inject."),
     {.name = "host-copy",
      .type = CLI_TIME,
      .at = offsetof(train_settings, model.host_copy_ns),
@@ -160,8 +167,8 @@ static const cli_option options[] = {
      .help = "Override link delays: LINK=latency:20ms,gbps:10 or "
              "LINK=transfer:3ms, separated by ';'. LINK is a link's name, or "
              "two datacenters or devices: west-east for both directions, "
-             "west>east for one. The schedule is made without them; the "
-             "prediction includes them."},
+             "west>east for one. The schedule is made without these delays; "
+             "the predicted time includes them."},
     CLI_BUFFERS_ROW(train_settings),
     {.name = "message-bytes",
      .type = CLI_COUNT,
@@ -214,8 +221,8 @@ static const cli_option options[] = {
     {.name = "insecure",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, insecure),
-     .help = "ucx: listen beyond this host. UCX does not authenticate peers; "
-             "use it only in the job's own network."},
+     .help = "ucx: accept connections from other hosts. UCX does not "
+             "authenticate peers; use it only in the job's own network."},
     {.name = "silence",
      .type = CLI_TIME,
      .at = offsetof(train_settings, silence_ns),
@@ -241,26 +248,26 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, rails),
      .arg = "A,B,...",
      .example_argument = "lo,127.0.0.2",
-     .help = "tcp: use these rails: each rank has an address on each, "
-             "connected to the same rail of every other rank. All rails carry "
-             "messages; the others take over from one that fails. A rail is an "
-             "interface (eth1), a network (10.1.0.0/24) or an address of this "
-             "rank."},
+     .help = "tcp: connect ranks over several networks (rails) in parallel: "
+             "each rank has an address on each rail, connected to the same "
+             "rail of every other rank. All rails carry messages; if one "
+             "fails, the others take over. A rail is an interface (eth1), a "
+             "network (10.1.0.0/24) or an address of this rank."},
     {.name = "hosts",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, hosts),
      .arg = "NAME:RANKS,...",
      .example_argument = "west-0:4,east-0:4",
-     .help = "tcp, ucx: start this host's ranks. Run the same command on each "
-             "host, with LONGHAUL_SECRET. This host is the one with the name "
-             "that uname -n prints, or the one at position NODE_RANK, from 0. "
-             "Rank 0 runs on the first host; its port is MASTER_PORT (default "
-             "29500)."},
+     .help = "tcp, ucx: start as many ranks on this host as the list gives for "
+             "it. Run the same command on each host, with the same "
+             "LONGHAUL_SECRET. This host is the one with the name that uname "
+             "-n prints, or the one at position NODE_RANK, from 0. Rank 0 runs "
+             "on the first host; its port is MASTER_PORT (default 29500)."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),
      .help = "cpu: delay messages and data-parallel communication as the "
-             "plan's links would. --inject and --events do so too."},
+             "plan's links would. --inject and --events also enable this."},
     {.name = "threads",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, threads),
@@ -288,7 +295,7 @@ static const cli_option options[] = {
      .example_argument = "book.txt",
      .help = "cpu: training data. Repeat it, or use ';', for more files: their "
              "tokens follow one another or, with weights, their sequences are "
-             "mixed in these shares.",
+             "mixed in the shares WEIGHT.",
      .words = CLI_WORDS_FILES},
     {.name = "format",
      .type = CLI_CHOICE,
@@ -443,16 +450,16 @@ static const cli_option options[] = {
      .help = "cpu: resume from a checkpoint: its folder, or a folder of "
              "several, of which the newest complete one is used. --steps "
              "counts from the start of the first run. Data and global batch "
-             "must be the same; degrees may differ. Options that are not given "
-             "are the checkpoint's.",
+             "must be the same; parallel degrees may differ. Options that are "
+             "not given have the checkpoint's values.",
      .words = CLI_WORDS_FOLDERS},
     {.name = "override",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, overrides),
      .arg = "NAME,...",
      .example_argument = "rate,clip",
-     .help = "With --resume: change these options, else a value that differs "
-             "from the checkpoint's is an error: steps (stretches the "
+     .help = "With --resume: options that may differ from the checkpoint's "
+             "values (any other difference is an error): steps (stretches the "
              "learning-rate schedule to --steps), rate, min-rate, warmup, "
              "weight-decay, clip, beta1, beta2, epsilon, rate-decay, "
              "decay-steps; of the job dropout, balance_loss, balance_bias, "
@@ -462,14 +469,14 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, fresh),
      .help = "With --checkpoint: remove the checkpoints of another run from "
              "DIR before the first one is written. Without --fresh or --resume "
-             "such a folder is rejected."},
+             "a folder with another run's checkpoints is rejected."},
     {.name = "weights",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, weights),
      .arg = "FILE",
-     .help =
-         "cpu: start with the weights of a safetensors file, of an index of "
-         "several (.index.json), or of a folder with one of both.",
+     .help = "cpu: start with the weights in FILE: a safetensors file, an "
+             "index of several files (.index.json), or a folder that contains "
+             "one of the two.",
      .words = CLI_WORDS_FILES},
 };
 
@@ -522,7 +529,7 @@ const cli_command cmd_train = {
         "it at once, the third has the signal's default effect. Results so far "
         "are printed, with exit status 1. Signal only the process that you "
         "started.",
-    .output_help = "Write the output to FILE.",
+    .output_help = "Write the results to FILE instead of printing them.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(train_settings),

@@ -14,9 +14,10 @@
      .at = offsetof(settings, path),                                           \
      .arg = "delegated|LINK=delegated,...",                                    \
      .example_argument = "delegated",                                          \
-     .help = "Copy these messages to host memory and send them from there, "   \
-             "so that no pass waits for a send: all, or those of links "       \
-             "(0-1=delegated both ways, west>east=delegated one way)."},       \
+     .help = "Copy messages to host memory and send them from there, so "      \
+             "that no pass waits for a send: all messages (delegated), "       \
+             "or those on the given links (0-1=delegated in both "             \
+             "directions, west>east=delegated in one)."},                      \
     {                                                                          \
         .name = "staging", .type = CLI_TIME,                                   \
         .at = offsetof(settings, staging_member), .arg = "TIME",               \

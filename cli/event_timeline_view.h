@@ -29,9 +29,9 @@
         .at = offsetof(settings, member), .arg = "N", .least = 1,              \
         .most = LH_MAX_HOSTS,                                                  \
         .help = says " Device d of replica r is on host r x devices + d, and " \
-                     "events refer to hosts: h0-h4 is the link between two; "  \
-                     "a slow one also slows the data-parallel communication "  \
-                     "that it carries."                                        \
+                     "events refer to hosts: h0-h4 is the link between hosts " \
+                     "0 and 4; a slow link also slows the data-parallel "      \
+                     "communication that it carries."                          \
     }
 
 /* Reads the events from `path` for a pipeline that runs `speed` times faster;

@@ -30,8 +30,9 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.cluster),                             \
          .arg = "JOB",                                                         \
          .example_argument = "job.yaml",                                       \
-         .help = "--from: use the machines of this job instead of "            \
-                 "--gpu, --sites, --nodes and links.",                         \
+         .help = "With --from: use the machines and links of the job file "    \
+                 "JOB instead of --gpu, --sites, --nodes, --link-gbps and "    \
+                 "--latency-ms.",                                              \
          .words = CLI_WORDS_FILES},                                            \
         {.name = "model",                                                      \
          .letter = 'm',                                                        \
@@ -39,8 +40,8 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.model),                               \
          .arg = "NAME|FILE",                                                   \
          .example_argument = "llama3-8b",                                      \
-         .help = "--from torchtitan, nemo, deepspeed: model to use instead "   \
-                 "of the configured one: a preset, a Hugging Face "            \
+         .help = "With --from torchtitan, nemo or deepspeed: model to use "    \
+                 "instead of the configured one: a preset, a Hugging Face "    \
                  "config.json, or a job that contains it.",                    \
          .words = CLI_WORDS_MODELS},                                           \
         {.name = "schedule",                                                   \
@@ -48,8 +49,9 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.schedule),                            \
          .arg = "METHOD",                                                      \
          .example_argument = "zb-h1",                                          \
-         .help = "--from torchtitan: method that made the schedule in "        \
-                 "pipeline_parallel_schedule_csv (auto: the fastest one).",    \
+         .help = "With --from torchtitan: scheduling method that made the "    \
+                 "CSV file of pipeline_parallel_schedule_csv (auto: the "      \
+                 "fastest method).",                                           \
          .words = CLI_WORDS_METHODS},                                          \
         {.name = "sequence",                                                   \
          .type = CLI_COUNT,                                                    \
@@ -57,7 +59,7 @@ typedef struct cli_import_options {
          .arg = "N",                                                           \
          .least = 1,                                                           \
          .most = 1 << 26,                                                      \
-         .help = "--from deepspeed: tokens per sequence."},                    \
+         .help = "With --from deepspeed: tokens per sequence."},               \
         CLI_CLUSTER_ROWS(settings)
 
 /* Returns the name of the i-th format that can be imported (lh_import_source);

@@ -73,10 +73,10 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
         .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
         .example_argument = "zb-h1",                                           \
-        .help = "Schedule to use: a CSV file, that of a plan, or a "           \
-                "method (see Methods below). Default: auto for a "             \
-                "pipeline, its own for "                                       \
-                "a plan.",                                                     \
+        .help = "Schedule to use: a CSV file, a plan whose schedule to "       \
+                "take, or a scheduling method (see Methods below). "           \
+                "Default: the method auto for a pipeline, the plan's own "     \
+                "schedule for a plan.",                                        \
         .words = CLI_WORDS_METHODS_OR_FILES                                    \
     }
 
@@ -124,17 +124,17 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "fifo", .type = CLI_FLAG,                                      \
         .at = offsetof(settings, model.fifo),                                  \
-        .help = "Send messages first in, first out; ignore the order the "     \
-                "schedule gives."                                              \
+        .help = "Send messages first in, first out; ignore the message "       \
+                "order in the schedule."                                       \
     }
 #define CLI_COUPLED_ROW(settings)                                              \
     {                                                                          \
         .name = "coupled", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, model.coupled), .arg = "N", .least = 1,       \
         .most = 1000000,                                                       \
-        .help = "Head-of-line blocking: a device's sends share a queue of N "  \
-                "messages, and a full queue blocks its next pass. Default: "   \
-                "sends never block."                                           \
+        .help = "Head-of-line blocking: a device's sends share a queue of "    \
+                "N messages, and a full queue blocks the device's next "       \
+                "pass. Default: sends never block."                            \
     }
 #define CLI_MODEL_ROWS(settings)                                               \
     CLI_RECEIVES_ROW(                                                          \

@@ -23,9 +23,10 @@ typedef struct cli_jitter {
      .example_argument = "latency=0.2,degraded=0.01x3",                        \
      .help = "Sample iterations with random delays: latency=A and "            \
              "transfer=A slow links down by the share A on average "           \
-             "(exponentially distributed), degraded=PxK a link by K with "     \
-             "probability P, straggler=PxK a device by K (for jobs and "       \
-             "plans: a GPU, and the devices that contain it)."},               \
+             "(exponentially distributed); degraded=PxK makes a link K "       \
+             "times as slow with probability P, and straggler=PxK a "          \
+             "device (for jobs and plans: a GPU, and the devices that "        \
+             "contain it)."},                                                  \
     {                                                                          \
         .name = "samples", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, jitter.samples), .arg = "N",                  \
