@@ -42,8 +42,9 @@ static const cli_option options[] = {
      .at = offsetof(settings, schedule),
      .arg = "S.csv|PLAN|METHOD",
      .example_argument = "zb-h1",
-     .help = "Schedule to export instead of the plan's (for a pipeline without "
-             "one: auto).",
+     .help =
+         "Schedule to export instead of the plan's (default for a pipeline, "
+         "which has no schedule: auto).",
      .words = CLI_WORDS_METHODS_OR_FILES},
     {.name = "form",
      .type = CLI_CHOICE,

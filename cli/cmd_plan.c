@@ -109,7 +109,7 @@ static const cli_option options[] = {
      .least = 1,
      .most = 1024,
      .help = "Use at most N threads (default: number of processors); without "
-             "--time the plan does not depend on it."},
+             "--time the plan does not depend on N."},
     {.name = "no-optimal",
      .type = CLI_FLAG,
      .at = offsetof(settings, no_optimal),
@@ -171,8 +171,8 @@ static const cli_option options[] = {
      .preset = "time",
      .choices = objectives,
      .help = "Objective: the time or the cost of an iteration. Cost needs "
-             "prices from the job or the options below; the cheapest plan may "
-             "leave GPUs idle."},
+             "prices from the job, or --gpu-hour and --per-gb; the cheapest "
+             "plan may leave GPUs idle."},
     {.name = "pareto",
      .type = CLI_FLAG,
      .at = offsetof(settings, pareto),
@@ -200,13 +200,14 @@ static const cli_option options[] = {
      .arg = "LINKS",
      .list_separator = ';',
      .example_argument = "latency=20,40,bandwidth=x2",
-     .help = "Evaluate this plan and find the best one for other link values: "
-             "latency (ms), bandwidth (Gb/s), loss, oversubscription, of all "
-             "links or of one (west-east.latency; west>east.latency for one "
-             "direction). Values are numbers, multiples (x2, /2) or ranges "
-             "(10:80:10), separated by commas. Several quantities form every "
-             "combination: latency=20,40,bandwidth=x2. Repeat the option, or "
-             "use ';', for separate cases."},
+     .help =
+         "Evaluate the plan, and find the best plan, for other link values: "
+         "latency (ms), bandwidth (Gb/s), loss, oversubscription, of all "
+         "links or of one (west-east.latency; west>east.latency for one "
+         "direction). Values are numbers, multiples (x2, /2) or ranges "
+         "(10:80:10), separated by commas. Several quantities form every "
+         "combination: latency=20,40,bandwidth=x2. Repeat the option, or "
+         "use ';', for separate cases."},
     {.name = "sensitivity",
      .type = CLI_FLAG,
      .at = offsetof(settings, sensitivity),

@@ -77,7 +77,7 @@ static const cli_option options[] = {
      .arg = "TIME",
      .example_argument = "720h",
      .help = "Mean time between failures of the link between two datacenters, "
-             "which stop training. Default: it does not fail."},
+             "which stop training. Default: links do not fail."},
     {.name = "checkpoint",
      .type = CLI_TIME,
      .at = offsetof(settings, checkpoint_ns),

@@ -276,7 +276,7 @@ static const cli_option options[] = {
      .least = 1,
      .most = 1024,
      .help = "cpu: threads of each rank, which share its large matrix "
-             "products. The result is the same."},
+             "products. Results are the same for any number."},
     {.name = "memory",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, memory),
@@ -418,7 +418,7 @@ static const cli_option options[] = {
      .preset = "/var/tmp",
      .help = "cpu: with offload in the plan's job, or --host-memory: folder of "
              "the unnamed files for offloaded activations, one per rank, "
-             "deleted with it. For offload use a disk, not memory "
+             "deleted when the rank ends. For offload use a disk, not memory "
              "(/dev/shm).",
      .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint",
