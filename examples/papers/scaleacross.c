@@ -685,11 +685,11 @@ int main(void)
          "%).\n- The share of the GPU's peak for the mixture of experts is "
          "0.25, chosen with 4 microbatches.\n- The values in the section on "
          "one distant building, and the 4 % longer passes of ZBV, were also\n  "
-         "fitted.\n\nNo reading of the batch fits all results: with these "
-         "shares of peak figures 4 and 16 need 44\nmicrobatches, figure 8 "
-         "needs 4. In both readings DP-out is faster than PP-out for the dense "
-         "model\nat 1:16, and PP-out is faster for the mixture with 128 "
-         "experts.\n");
+         "fitted.\n\nNo reading of the batch fits all results: with the fitted "
+         "shares of the GPU's peak figures 4 and 16\nneed 44 microbatches, "
+         "figure 8 needs 4. In both readings DP-out is faster than PP-out for "
+         "the dense\nmodel at 1:16, and PP-out is faster for the mixture with "
+         "128 experts.\n");
     print_placement();
     print_batches();
     print_experts();
