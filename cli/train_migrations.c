@@ -143,7 +143,8 @@ static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
 }
 
 /* Determines the initial layers of each chunk, from --layers or the plan, and
- * stores them in changes->first_layers; neither given: stays NULL. */
+ * stores them in changes->first_layers; neither given: stays NULL. With a
+ * second direction the plan's chunks have copies with the same layers. */
 static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
                              train_changes *changes)
 {
@@ -165,9 +166,10 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
                          " chunks, such as 8,8,8",
                          s->layers, n);
     bool all = true;
+    const uint32_t planned = plan ? lh_pipeline_n_chunks(plan->pipeline) : n;
     for (uint32_t i = 0; plan && i < n; i++) {
         uint32_t first;
-        lh_plan_layers(plan, i, &first, &changes->first_layers[i]);
+        lh_plan_layers(plan, i % planned, &first, &changes->first_layers[i]);
         changes->n_layers += changes->first_layers[i];
         all = all && changes->first_layers[i] > 0;
     }

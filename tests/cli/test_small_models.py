@@ -155,6 +155,9 @@ def other_schedules_train_the_same():
     done = run("train", "sliced.json", "-s", "chimera")
     check(done.returncode != 0 and "it needs no slices" in done.stderr,
           done.stderr)
+    done = run("train", "whole.json", "-s", "chimera", "--steps", "2",
+               "--layers-at", "1=1,1,1,1,1,1,1,1")
+    check(done.returncode != 0 and "two directions" in done.stderr, done.stderr)
 
 
 finish()
