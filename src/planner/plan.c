@@ -304,6 +304,7 @@ static lh_status choose_slices(const lh_job *job,
                         "%s: layout.slices: auto supports only the fastest "
                         "iteration without jitter; give a number",
                         job->name);
+    LHI_TRY(lhi_schedule_check(job, err));
     for (uint32_t k = least;
          k <= MOST_SLICES && job->training.sequence % k == 0; k *= 2) {
         lh_plan *plan = NULL;
@@ -330,11 +331,13 @@ static lh_status choose_slices(const lh_job *job,
         if (ends)
             break;
     }
+    if (!best && first == LH_OK) /* tried none */
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: layout.slices: auto: no number of slices divides "
+                        "the sequence of %" PRIu32 " tokens",
+                        job->name, job->training.sequence);
     if (!best)
-        return lhi_fail(err, first == LH_OK ? LH_EINPUT : first, "%s",
-                        first == LH_OK ? "layout.slices: auto: no number of "
-                                         "slices divides the sequence"
-                                       : why.text);
+        return lhi_fail(err, first, "%s", why.text);
     *out = best;
     return LH_OK;
 }
