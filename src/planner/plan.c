@@ -293,6 +293,7 @@ static lh_status choose_slices(const lh_job *job,
                                lh_error *err)
 {
     lh_job tried = *job;
+    lh_plan_options with = *options;
     lh_plan *best = NULL;
     int64_t before_ns = -1; /* with half the slices; -1: none, or whole */
     lh_error why = {0};     /* of the first plan */
@@ -310,10 +311,11 @@ static lh_status choose_slices(const lh_job *job,
         lh_plan *plan = NULL;
         lh_error now = {0};
         tried.layout.slices = k > 1 ? k : 0;
-        lh_status status = make_plan(&tried, options, &plan, &now);
+        lh_status status = make_plan(&tried, &with, &plan, &now);
         if (k == least) {
             first = status;
             why = now;
+            with.memory_needs = NULL; /* only those of the first plan */
         }
         if (status != LH_OK && status != LH_EINFEASIBLE &&
             status != LH_EUNSUPPORTED) {
@@ -338,6 +340,8 @@ static lh_status choose_slices(const lh_job *job,
                         job->name, job->training.sequence);
     if (!best)
         return lhi_fail(err, first, "%s", why.text);
+    if (options->memory_needs)
+        *options->memory_needs = (lh_memory_needs){0};
     *out = best;
     return LH_OK;
 }
