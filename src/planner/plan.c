@@ -281,13 +281,25 @@ static lh_status make_plan(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-/* Most slices of a sequence that are tried. */
+/* Most slices of a sequence that are tried: shorter slices leave GPUs little
+ * work per kernel. */
 enum { MOST_SLICES = 128 };
 
+/* Reports the best plan so far to the caller. Returns true if it asks to stop
+ * the search. */
+static bool is_stopped(const lh_plan_options *options, const lh_plan *best)
+{
+    return options->progress &&
+           options->progress(options->context, best->n_layouts, best->n_layouts,
+                             best->best.iteration_ns);
+}
+
 /* Makes the fastest of a job's plans with whole sequences, 2, 4, 8, ... slices.
- * Ends once twice as many slices are slower; whole sequences do not count,
- * since they have other schedules. If none fits, the error is that of whole
- * sequences. The plan's job has the number of slices. */
+ * Ends once twice as many slices are slower, or if the caller stops the search;
+ * whole sequences do not count, since they have other schedules. If none fits,
+ * the error is that of whole sequences. The plan's job has the number of
+ * slices.
+ */
 static lh_status choose_slices(const lh_job *job,
                                const lh_plan_options *options, lh_plan **out,
                                lh_error *err)
@@ -330,7 +342,7 @@ static lh_status choose_slices(const lh_job *job,
         before_ns = k > 1 ? ns : -1;
         lh_plan_free(slower ? plan : best);
         best = slower ? best : plan;
-        if (ends)
+        if (ends || is_stopped(options, best))
             break;
     }
     if (!best && first == LH_OK) /* tried none */

@@ -390,9 +390,19 @@ static void slices_share_the_cost(void)
         lh_pipeline_free(pipes[i]);
 }
 
+static bool stop_at_once(void *context, uint32_t done, uint32_t total,
+                         int64_t best_ns)
+{
+    (void)context;
+    (void)done;
+    (void)total;
+    (void)best_ns;
+    return true;
+}
+
 /* Few sequences on four stages: slices are faster than whole sequences, until
  * kernels are too short. The plan has the number, and equals the plan of a job
- * that gives it. */
+ * that gives it. A search that is stopped tries no further number. */
 static void planner_chooses_slices(void)
 {
     static const char text[] =
@@ -433,6 +443,12 @@ static void planner_chooses_slices(void)
     lh_plan *none = NULL;
     CHECK_INT(lh_plan_make(job, &cheap, &none, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "layout.slices: auto");
+    const lh_plan_options stopped = {.size = sizeof stopped,
+                                     .progress = stop_at_once};
+    CHECK_OK(lh_plan_make(job, &stopped, &none, &err), err);
+    CHECK(none && none->job->layout.slices < k);
+    lh_plan_free(none);
+    none = NULL;
     lh_job_free(job);
     job = job_with(JOB_SMALL, text, "auto, schedule: 1f1b");
     CHECK_INT(lh_plan_make(job, NULL, &none, &err), LH_EINPUT);
