@@ -106,7 +106,8 @@ typedef struct lh_plan_options {
      *
      * Jitter uses the same amount again, sensitivity twice that; each question
      * a tenth, plus a tenth to examine choices found by others; each point of a
-     * curve a twelfth; a Pareto front four thirds. The plan then depends on the
+     * curve a twelfth; a Pareto front four thirds. With layout.slices: auto
+     * each number of slices has this limit. The plan then depends on the
      * machine and records this. 0: no limit. */
     double seconds;
     /* As `progress`, for the layout search; may be NULL. */

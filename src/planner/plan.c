@@ -312,10 +312,12 @@ static lh_status choose_slices(const lh_job *job,
     lh_status first = LH_OK;
     const char *method = job->layout.schedule;
     const uint32_t least = method && strcmp(method, "seq1f1b") == 0 ? 2 : 1;
-    if (options->objective != LH_PLAN_FASTEST || options->jitter)
+    if (options->objective != LH_PLAN_FASTEST || options->jitter ||
+        options->pareto_front)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s: layout.slices: auto supports only the fastest "
-                        "iteration without jitter; give a number",
+                        "iteration, without jitter or a Pareto front; give a "
+                        "number",
                         job->name);
     LHI_TRY(lhi_schedule_check(job, err));
     for (uint32_t k = least;

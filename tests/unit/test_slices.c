@@ -443,6 +443,9 @@ static void planner_chooses_slices(void)
     lh_plan *none = NULL;
     CHECK_INT(lh_plan_make(job, &cheap, &none, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "layout.slices: auto");
+    const lh_plan_options front = {.size = sizeof front, .pareto_front = true};
+    CHECK_INT(lh_plan_make(job, &front, &none, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "Pareto front");
     const lh_plan_options stopped = {.size = sizeof stopped,
                                      .progress = stop_at_once};
     CHECK_OK(lh_plan_make(job, &stopped, &none, &err), err);
