@@ -317,7 +317,8 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
     lh_status status = lh_plan_make(job, &o, &plan, &why);
     if (status == LH_OK)
         status = keep_plan(s, size, plan, most, &why);
-    if (status == LH_OK)
+    /* the bound holds only for the plan's number of slices */
+    if (status == LH_OK && job->layout.slices != LHI_SLICES_AUTO)
         status = keep_bound(size, plan, &o, &why);
     if (status != LH_OK && status != LH_EINFEASIBLE && err)
         *err = why;
