@@ -452,6 +452,12 @@ static void planner_chooses_slices(void)
     CHECK(none && none->job->layout.slices < k);
     lh_plan_free(none);
     none = NULL;
+    lh_pipeline *p = NULL;
+    if (plan)
+        CHECK_INT(lh_plan_pipeline(job, &plan->best.layout, LH_PLACEMENT_UD,
+                                   LH_RECOMPUTE_NONE, &p, NULL, &err),
+                  LH_EINVAL);
+    CHECK_HAS(err.text, "layout.slices of the job is auto");
     lh_job_free(job);
     job = job_with(JOB_SMALL, text, "auto, schedule: 1f1b");
     CHECK_INT(lh_plan_make(job, NULL, &none, &err), LH_EINPUT);

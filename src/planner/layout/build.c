@@ -539,6 +539,9 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is incomplete");
+    if (job->layout.slices == LHI_SLICES_AUTO)
+        return lhi_fail(err, LH_EINVAL,
+                        "layout.slices of the job is auto; give a number");
     if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
         return lhi_fail(err, LH_EINVAL,
                         "the job names no modules to recompute");
