@@ -334,12 +334,15 @@ static lh_status check_directions(const lhi_job *job, lh_error *err)
                            : NULL;
     if (!g->mirrored)
         return LH_OK;
-    if (lhi_pipeline_placement(job->pipeline) != LH_PLACEMENT_BD ||
-        g->n_devices % 2 != 0)
+    if (lhi_pipeline_placement(job->pipeline) != LH_PLACEMENT_BD)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device trains two directions (bidirectional) "
-                        "only with placement bd on an even number of devices, "
-                        "not on %" PRIu32,
+                        "only with placement bd: chunk c on device c of P, its "
+                        "copy on device P - 1 - c");
+    if (g->n_devices % 2 != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device trains two directions (placement bd) "
+                        "only on an even number of devices, not on %" PRIu32,
                         g->n_devices);
     if (with)
         return lhi_fail(err, LH_EUNSUPPORTED,
