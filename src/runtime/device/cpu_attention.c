@@ -24,7 +24,7 @@ typedef struct head {
     float scale;
 } head;
 
-/* Returns a head's keys in qkv, before those of any other slice. */
+/* Returns a head's keys in qkv: with slices only those of the current one. */
 static float *get_own_keys(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            uint32_t sequence, uint32_t number)
@@ -34,7 +34,7 @@ static float *get_own_keys(const lhi_cpu *cpu,
            shared * cpu->head_dim;
 }
 
-/* Returns a head's values in qkv. */
+/* Returns a head's values in qkv: with slices only those of the current one. */
 static float *get_own_values(const lhi_cpu *cpu,
                              const lhi_cpu_saved_activations *kept,
                              uint32_t sequence, uint32_t number)
@@ -95,7 +95,8 @@ static void copy_rows(const float *from, size_t from_width, float *to,
                columns * sizeof *to);
 }
 
-/* Adds the keys and values of the head's slice to those of earlier slices. */
+/* Copies the keys and values of the current slice, for head `a`, to the buffer
+ * that has those of earlier slices. */
 static void store_keys(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, const head *a)
 {

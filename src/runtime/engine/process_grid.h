@@ -68,7 +68,6 @@ uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
 /* Lists the ranks of the group of kind `kind` that contains `rank` in ascending
  * order, ranks[0..size-1]. Returns the index of `rank` in it. */
-
 uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind,
                              uint32_t rank, uint32_t *ranks);
 /* Moves the members on the node of ranks[*mine] to the front and updates *mine.
