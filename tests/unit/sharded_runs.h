@@ -44,6 +44,7 @@ typedef struct setup {
     lh_train_group_link gathers, reductions; /* emulated, with `delays` */
     const uint32_t *sites;
     bool leaders;
+    bool whole_optimizer;               /* ZeRO 0 */
     lh_model (*model)(uint32_t layers); /* NULL: tiny_model or tiny_mixtral */
     const char *then;       /* method to switch to at step 2; NULL: none */
     const uint32_t *layers; /* ... and its chunks' layers; NULL */
@@ -135,6 +136,7 @@ static inline lh_status train(const setup *s, const char *name,
     m.sharded_gradients = s->gradients;
     m.sharded_parameters = s->parameters;
     m.per_layer_sharding = s->by_layer;
+    m.unsharded_optimizer = s->whole_optimizer;
     m.layer_links = (lh_train_collective_links){s->gathers, s->reductions};
     m.sites = s->sites;
     m.reduce_by_leaders = s->leaders;

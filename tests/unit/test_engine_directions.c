@@ -54,6 +54,9 @@ static void replicas_of_two_directions(void)
     setup plain = {.stages = 2, .chunks = 1, .replicas = 1, .steps = 2};
     outcome want = run(&plain, "plain");
     check_near(&s, "two", &want);
+    s.whole_optimizer = true;
+    check_near(&s, "whole", &want);
+    s.whole_optimizer = false;
     s.sites = sites;
     check_refused(&s, "two directions (placement bd) with replicas grouped");
     free(want.weights);
