@@ -7,12 +7,14 @@ schedules, bit for bit.
 Needs torch and megatron-core ($LONGHAUL_TORCH names a Python that has them) and
 longhaul installed by pip, for the same Python or for that which $LONGHAUL_PYTHON names.
 """
+import dataclasses
 import logging
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import types
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -176,7 +178,9 @@ def a_slower_link_switches_the_schedule():
 def errors_job(rank):
     """Collects the messages of wrong uses."""
     from longhaul.megatron import ForwardBackward, Layout
+    from longhaul.megatron._runtime import check_demands
     from longhaul.torch import places
+    from longhaul.torch._orders import Demands
 
     megatron_runs.use_cpu()
     text = torch_runs.pipeline(2)
@@ -221,6 +225,18 @@ def errors_job(rank):
             text, schedule="1f1b", adapt=True, schedule_at={1: "zb-h1"})(
                 num_microbatches=8, **given))
     collect(lambda: Layout("Et|tL", (0, 1, 1, 0)))
+    collect(lambda: ForwardBackward(torch_runs.elastic(2, 0.5, 0)))
+    plain = types.SimpleNamespace(recompute_granularity=None,
+                                  use_distributed_optimizer=False)
+    full = types.SimpleNamespace(recompute_granularity="full",
+                                 use_distributed_optimizer=True)
+    demands = Demands(2, 1, "none", {}, 0.0, 1, False)
+    check_demands("p", dataclasses.replace(demands, recompute="full"), full, full)
+    for changes in ({}, {"recompute": "full"}, {"recompute": "modules"}, {"zero": 3},
+                    {"offload": 0.5}):
+        wanted = dataclasses.replace(demands, **changes)
+        ddp = full if changes else plain
+        collect(lambda: check_demands("p", wanted, plain, ddp))
     return made
 
 
@@ -235,7 +251,11 @@ def wrong_uses_are_reported():
             "extra: the schedule has separate weight gradients, and Transformer",
             "extra: the schedule has separate weight gradients, and Transformer",
             "schedule_at: a run with adapt chooses",
-            "layout: has 2 chunks; the plan has 4"), strict=True):
+            "layout: has 2 chunks; the plan has 4", ": elastic: Megatron-LM shards",
+            "zero is 1, but the job lacks --use-distributed-optimizer",
+            "recompute is 'full', but the job lacks --recompute-granularity full",
+            "recompute is 'modules', but the job lacks --recompute-granularity sel",
+            "zero is 3; longhaul.megatron", "offload: longhaul.megatron"), strict=True):
         check(part in line, f"{line!r} lacks {part!r}")
 
 

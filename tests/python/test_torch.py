@@ -7,6 +7,7 @@ schedule switches when links change.
 Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
 pip, for the same Python or for that which $LONGHAUL_PYTHON names.
 """
+import dataclasses
 import json
 import os
 import pathlib
@@ -22,6 +23,7 @@ import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
 from harness import ROOT, WORK, check, long_test, run, test  # noqa: E402
 from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
+from torch import distributed  # noqa: E402
 from torch_runs import RATE, run_cases, trains  # noqa: E402
 
 # --- against one process -----------------------------------------------------
@@ -99,6 +101,145 @@ def replicas_equal_one_process():
             check(all(abs(a - b) <= 1e-12 * abs(b)
                       for a, b in zip(mine, losses, strict=True)),
                   f"{kind} {schedule}: step {step}: {mine} is not {losses}")
+
+
+# --- sharded parameters ------------------------------------------------------
+
+
+@test
+def elastic_plans_equal_zero_1_on_two_processes():
+    # One device with four chunks, and two replicas of it. Groups of gradients that
+    # are scattered early have another order of sums.
+    def case(gradients, parameters, dequeue, same):
+        return (torch_runs.elastic(1, gradients, parameters, dequeue=dequeue,
+                                   chunks=4), "elastic", {}, same)
+
+    got = torch_runs.compare_shards(2, 1, [
+        case(0, 0, (4, 4), True), case(0.75, 0, (4, 4), False),
+        case(0.75, 0.5, (4, 4), False), case(1, 1, (4, 4), False),
+        case(0, 0, (8,), True), case(1, 1, (8,), True)])[0]
+    for one, other in ((1, 2), (0, 4), (4, 5)):
+        for chunk, weights in got[one][1].items():
+            check(all(map(torch.equal, weights, got[other][1][chunk])),
+                  f"chunk {chunk} of cases {one} and {other}")
+    peaks = [case[2] for case in got[:4]]
+    chunk = 2 * (torch_runs.WIDTH + 1) * torch_runs.WIDTH * 8
+    check(peaks[0] == 8 * chunk, f"4 chunks, and gradients of all: {peaks}")
+    check(peaks[0] > peaks[1] > peaks[2] > peaks[3] and
+          peaks[3] == 5 * chunk, f"{peaks}, chunks of {chunk} bytes")
+
+
+@test
+def elastic_plans_equal_zero_1_on_four_processes():
+    torch_runs.compare_shards(4, 2, [
+        (torch_runs.elastic(2, 0.75, 0.5), "elastic", {}, False),
+        (torch_runs.elastic(2, 1, 1, dequeue=(8,)), "elastic", {}, True),
+        (torch_runs.pipeline(2, "loop"), "greedy", {}, True),
+        (torch_runs.pipeline(2, "wave"), "zb-v", {"inject": ""}, True)])
+
+
+@test
+def collectives_take_the_predicted_time():
+    # Exposed: transfers of a chunk at both ends, and some of each group.
+    texts = [torch_runs.elastic(1, gradients, parameters, transfer=transfer,
+                                chunks=4)
+             for gradients, parameters, transfer in
+             ((0, 0, 6), (1, 1, 6), (1, 1, 18), (0.75, 0.5, 30))]
+    for text, measured in zip(texts, torch_runs.on_ranks(
+            2, torch_runs.sharded_job, [(text, "elastic", {"inject": ""})
+                                        for text in texts], 1, True)[0]):
+        step_s, exposed_s = measured[3:]
+        whole = longhaul.simulate(text, "elastic").makespan_s
+        passes = 8 * 4 * 0.006
+        check(abs(step_s - whole) < 1e-4 and
+              abs(exposed_s - (whole - passes)) < 1e-4,
+              f"{step_s} s, {exposed_s} s exposed; predicted: {whole} s, "
+              f"{whole - passes} s")
+
+
+SMALL = """longhaul: job/1
+model: {name: small, layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336,
+        vocab: 32000}
+training: {global_batch: 16, sequence: 16384, precision: bf16, optimizer: adamw}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 1, gbps: 100}]
+layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1, outermost: data,
+         chunks_per_device: 2, schedule: elastic}
+"""
+
+
+def planned(job):
+    return longhaul.plan(job, optimal=False, threads=1, progress=False)
+
+
+def refused(plan, **changes):
+    """Returns the error of a plan with other demands."""
+    from longhaul.torch._features import Features
+    from longhaul.torch._orders import Course
+
+    course = Course(plan)
+    given = {key: changes.pop(key) for key in ("replicas", "own_activations")
+             if key in changes}
+    course.demands = dataclasses.replace(course.demands, **changes)
+    try:
+        Features(**given).check(course)
+    except longhaul.Error as error:
+        return str(error)
+    return "nothing"
+
+
+def demands_job(rank, plan):
+    group = distributed.group.WORLD
+    return [refused(plan, replicas=group, **changes) for changes in (
+        {}, {"zero": 3},
+        {"expert": 2}, {"is_hybrid": True}, {"recompute": "selective"},
+        {"offload": 0.5})]
+
+
+@test
+def recomputed_and_offloaded_activations_change_no_bit():
+    # Chunks have fewer layers than the plan's: its first ones.
+    what = planned(SMALL).to_dict()
+    text = json.dumps(what)
+    operations = {one["operation"]: one["layers"]
+                  for one in what["elastic"]["recomputed"]}
+    check("up" in operations and operations["up"][0] > operations["up"][1] > 0,
+          f"some layers recompute more: {operations}")
+    got = torch_runs.on_ranks(
+        4, torch_runs.activations_job, text, 3,
+        [{"operations": torch_runs.NAMES}, {"own_activations": True}])
+    for rank, (one, other) in enumerate(got):
+        check(one[0] == other[0] and all(map(torch.equal, one[1], other[1])),
+              f"rank {rank}: {one[0]} is not {other[0]}")
+        again = one[2]
+        again.subtract(other[2])
+        chunks = rank % 2, rank % 2 + 2
+        for name, executed in (("silu", "activation"), ("mm", None)):
+            layers = sum(min(n[c], 3) for c in chunks for op, n in operations.items()
+                         if op == executed or executed is None and
+                         op not in ("activation", "attention norm", "mlp norm",
+                                    "attention"))
+            check(again[name] == 8 * layers,
+                  f"rank {rank}: {name}: {again[name]} for {layers} layers")
+    offloads = json.dumps(planned(SMALL.replace("elastic}", "1f1b}").replace(
+        "chunks_per_device: 2", "chunks_per_device: 1").replace(
+        "adamw}", "adamw, zero: 1, offload: 0.5, recompute: none}")
+        .replace("layers: 32", "layers: 8")).to_dict())
+    for one, other in torch_runs.on_ranks(4, torch_runs.activations_job, offloads,
+                                          2, [{}, {"own_activations": True}]):
+        check(one[0] == other[0] and all(map(torch.equal, one[1], other[1])) and
+              one[2]["clone"] > other[2]["clone"], f"{one} is not {other}")
+    check("elastic: parameters and gradients are sharded" in refused(text),
+          refused(text))
+    for said, wanted in zip(torch_runs.on_ranks(2, demands_job, text)[0], (
+            "nothing", "zero is 3", "layout.expert", "layout.sharding",
+            "recompute: the runtime", "offload: the runtime"), strict=True):
+        check(wanted in said, f"{said!r} has no {wanted!r}")
 
 
 # --- emulated links, and measurements ------------------------------------
@@ -303,20 +444,6 @@ def unsupported_schedules_are_rejected():
             "inject: the links of this runtime are real",
             "write_trace: no step was taken"), strict=True):
         check(wanted in said, f"{said!r} has no {wanted!r}")
-
-
-@test
-def elastic_plans_are_refused_by_name():
-    job = (ROOT / "examples/llama3-70b-elastic.yaml").read_text().replace(
-        "micro_batch: 1,", "micro_batch: 1, chunks_per_device: 4, schedule: "
-        "elastic,")
-    plan = longhaul.plan(job, optimal=False, threads=1)
-    try:
-        longhaul.torch.places(plan)
-        said = ""
-    except longhaul.UnsupportedError as error:
-        said = str(error)
-    check("layout.schedule: an elastic plan shards" in said, f"{said!r}")
 
 
 @test

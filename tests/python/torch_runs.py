@@ -3,6 +3,8 @@
 and the same in one process; on CPUs, or on one shared GPU.
 """
 import collections
+import contextlib
+import functools
 import pathlib
 import pickle
 import tempfile
@@ -14,6 +16,7 @@ import torch
 from harness import check
 from torch import distributed, multiprocessing, nn
 from torch.distributed.pipelining import PipelineStage
+from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDTH, ROWS = 16, 2  # of a microbatch
 RATE = 0.01
@@ -136,15 +139,17 @@ class VirtualTime:
     READING_NS = 100
 
     def __init__(self, rank):
-        from longhaul.torch import _adapting, _clocks, _runtime, _transport
+        from longhaul.torch import (_adapting, _clocks, _runtime, _sharding,
+                                    _transport)
 
         self.now_ns, self.rank = 10**9, rank
         self.arrival = threading.local()  # of the message that a thread takes
         self.numbers = collections.Counter()
         store = distributed.distributed_c10d._get_default_store()
-        for module in (_clocks, _runtime, _transport):
+        for module in (_clocks, _runtime, _sharding, _transport):
             module.host_ns = self.read
-        _transport.time = types.SimpleNamespace(sleep=self.sleep)
+        for module in (_sharding, _transport):
+            module.time = types.SimpleNamespace(sleep=self.sleep)
         send, post = _transport.Outlet.send, _transport.Inlet.post
         take = _transport.Inlet._hold
 
@@ -248,14 +253,18 @@ def one_job(rank, *arguments):
     return one_process(*arguments)
 
 
+@functools.cache
+def result_of_one(*arguments):
+    """Returns what one process computes. Forked processes cannot use a GPU."""
+    return on_ranks(1, one_job, *arguments)[0]
+
+
 def same_as_one(name, ranks, text, steps, place):
     """Checks that losses and weights of all ranks equal those of one process,
     bit for bit."""
     from longhaul.torch import places
 
-    chunks, n = len(places(text)), 8
-    # Forked processes cannot use a GPU.
-    losses, want = on_ranks(1, one_job, chunks, n, steps, RATE, 1, place)[0]
+    losses, want = result_of_one(len(places(text)), 8, steps, RATE, 1, place)
     got = [one[0] for one in ranks if one[0][0]]
     check(got == [losses], f"{name}: losses {got} are not {losses}")
     for _, of_rank, *_ in ranks:
@@ -313,6 +322,180 @@ def replicas_job(rank, text, schedule, kind, place):
                     p.grad = None
     runtime.close()
     return losses
+
+
+def elastic(devices, gradients, parameters, enqueue=(4, 4), dequeue=(4, 4),
+            transfer=6, chunks=2):
+    """Returns the text of an elastic pipeline; times are in milliseconds."""
+    buckets = ["scatter: 3"] * (gradients > 0)
+    buckets += ["forward: 2, backward: 2"] * (parameters > 0)
+    return (
+        "longhaul: pipeline/1\ntime_unit: ms\n"
+        f"microbatches: {sum(enqueue)}\ndevices: {devices}\n"
+        f"backward: joint\nuniform: {{placement: loop, chunks_per_device: {chunks}, "
+        f"F: {2 * chunks}, D: {2 * chunks}, W: {2 * chunks}}}\n"
+        f"data_parallel:\n  elastic: {{enqueue: {list(enqueue)}, dequeue: "
+        f"{list(dequeue)}, transfer: {transfer}, gradients: {gradients}, "
+        f"parameters: {parameters}, buckets: {{{', '.join(buckets)}}}}}\n")
+
+
+class _Slept(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, sleep):
+        context.sleep = sleep
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        context.sleep(0.004)
+        return gradient, None
+
+
+def sharded_job(rank, cases, devices, virtual=False):
+    """Runs pipelines, each of several replicas that share its chunks. In virtual
+    time a forward takes 2 ms, a backward 4 ms. Returns losses, weights, peak bytes
+    of parameters and gradients, and seconds of the last step, with those that it
+    waited for collectives, of each case."""
+    from longhaul.torch import PipelineRuntime
+
+    ranks = distributed.get_world_size()
+    replicas, device, replica = ranks // devices, rank % devices, rank // devices
+    lines = [distributed.new_group(list(range(r * devices, (r + 1) * devices)))
+             for r in range(replicas)]
+    copies = [distributed.new_group(list(range(d, ranks, devices)))
+              for d in range(devices)]
+    clock = VirtualTime(rank) if virtual else None
+    made = []
+    for text, schedule, more in cases:
+        stages = stages_of(text, device, lines[replica])
+        for stage in stages if virtual else ():
+            stage.submod.register_forward_hook(
+                lambda _, __, y: (clock.sleep(0.002), _Slept.apply(y, clock.sleep))[1])
+        runtime = PipelineRuntime(
+            text, stages, schedule=schedule, loss_fn=loss_of,
+            scale_grads=False, replicas=copies[device], **more)
+        shards = runtime.sharding.shards()
+        losses = []
+        for step in range(3):
+            x, y = (t.chunk(replicas)[replica] for t in data(
+                runtime._course.n_microbatches, step, replicas))
+            parts = []
+            first = any(stage.is_first for stage in stages)
+            last = any(stage.is_last for stage in stages)
+            runtime.step(*([x] if first else []),
+                         **({"target": y, "losses": parts} if last else {}))
+            losses.append([loss.item() for loss in parts])
+            with torch.no_grad():
+                for p in shards.values():
+                    p -= RATE * p.grad
+                    p.grad = None
+        runtime.sharding.gather()
+        weights = {stage.stage_index: [p.detach().clone() for p in
+                                       stage.submod.parameters()]
+                   for stage in stages}
+        made.append((losses, weights, runtime.sharding.peak_bytes,
+                     runtime.step_s, runtime.sharding.exposed_ns * 1e-9))
+        runtime.close()
+    return made
+
+
+def compare_shards(ranks, devices, cases):
+    """Runs rows of pipeline, schedule, arguments, and whether sums have the order of
+    one process; compares losses with those of one process, each bit or within
+    1e-12, and weights with those of the first case; returns what `sharded_job`
+    does."""
+    got = on_ranks(ranks, sharded_job, [case[:3] for case in cases], devices)
+    from longhaul.torch import places
+
+    for i, (text, _, _, same) in enumerate(cases):
+        want, _ = result_of_one(len(places(text)), 8, 3, RATE, ranks // devices,
+                                "cpu")
+        losses = [sum((one[i][0][step] for one in got), []) for step in range(3)]
+        far = max(abs(a / b - 1) for mine, all_ in zip(losses, want, strict=True)
+                  for a, b in zip(mine, all_, strict=True))
+        check(losses == want if same else far <= 1e-12,
+              f"case {i} of {ranks} ranks: losses differ by {far}")
+    return got
+
+
+class Layer(nn.Module):
+    """A layer with a Llama's operations, without heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.norm2 = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
+        self.q, self.k, self.v, self.out, self.gate, self.up, self.down = (
+            nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(7))
+
+    def forward(self, x):
+        from longhaul.torch import operation
+
+        y = self.norm(x)
+        x = x + self.out(self.q(y) * self.k(y) + self.v(y))
+        y = self.norm2(x)
+        gate, up = self.gate(y), self.up(y)
+        with operation("activation"):
+            y = nn.functional.silu(gate) * up
+        return x + self.down(y)
+
+
+NAMES = {"attention norm": "norm", "mlp norm": "norm2", "query": "q", "key": "k",
+         "value": "v", "attention output": "out", "gate": "gate", "up": "up"}
+
+
+class Counted(TorchDispatchMode):
+    """Counts executed operations; results that a checkpoint has saved are none."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = collections.Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.numbers[function.overloadpacket.__name__] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def chunk_of(number, layers):
+    torch.manual_seed(number)
+    return nn.Sequential(collections.OrderedDict(
+        layers=nn.Sequential(*(Layer() for _ in range(layers))))).double()
+
+
+def activations_job(rank, plan, layers, cases):
+    """Runs a plan of two devices and two replicas with the arguments of each case, on
+    chunks of some layers. Returns losses, weights, and the executed operations of the
+    last step."""
+    from longhaul.torch import PipelineRuntime, places
+
+    device, replica = rank % 2, rank // 2
+    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
+    where, made = places(plan), []
+    for given in cases:
+        stages = [PipelineStage(chunk_of(s, layers), s, len(where),
+                                torch.device("cpu"), group=lines[replica])
+                  for s, at in enumerate(where) if at == device]
+        runtime = PipelineRuntime(
+            plan, stages, loss_fn=loss_of, replicas=copies[device],
+            layers=lambda chunk: chunk.layers, **given)
+        n, losses = runtime._course.n_microbatches, []
+        for step in range(2):
+            x, y = (t.chunk(2)[replica] for t in data(n, step, 2))
+            parts = []
+            first = any(stage.is_first for stage in stages)
+            last = any(stage.is_last for stage in stages)
+            counted = Counted()
+            with counted if step else contextlib.nullcontext():
+                runtime.step(*([x] if first else []),
+                             **({"target": y, "losses": parts} if last else {}))
+            losses += [loss.item() for loss in parts]
+            with torch.no_grad():
+                for p in runtime.sharding.shards().values():
+                    p -= RATE * p.grad
+        weights = [p.detach().clone() for p in runtime.sharding.shards().values()]
+        made.append((losses, weights, counted.numbers))
+        runtime.close()
+    return made
 
 
 def slow_job(rank, text, steps, place):

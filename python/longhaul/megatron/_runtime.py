@@ -15,8 +15,8 @@ from megatron.core.utils import get_attr_wrapped_model, get_model_config
 from torch.utils import _pytree
 
 from .._errors import InvalidError, UnsupportedError
-from ..torch import PipelineRuntime, places
-from ..torch._orders import Order
+from ..torch import PipelineRuntime
+from ..torch._orders import Course, Demands, Order
 from ._stages import Iteration, Stage
 from ._weights import check_layers
 
@@ -40,7 +40,9 @@ class _Runtime(PipelineRuntime):
     _stages: list[Stage]
 
     def __init__(self, what: Any, stages: list[Stage], **options: Any) -> None:
-        super().__init__(what, stages, scale_grads=False, **options)
+        super().__init__(
+            what, stages, scale_grads=False, own_activations=True, **options
+        )
 
     def _check(self, order: Order) -> None:
         row = order.passes[self._device]
@@ -125,7 +127,16 @@ class ForwardBackward:
         Raises:
             longhaul.Error: the plan cannot be read.
         """
-        self.places = places(what)
+        course = Course(what)
+        if course.has_operations or course.is_elastic:
+            raise UnsupportedError(
+                f"{course.name}: elastic: Megatron-LM shards no parameters "
+                "group by group, and recomputes no single operations; plan "
+                "with another layout.schedule, or run it by "
+                "longhaul.torch.PipelineRuntime"
+            )
+        self.places = course.places
+        self._name, self._demands = course.name, course.demands
         self._what, self._options = what, options
         self.runtime: _Runtime | None = None
 
@@ -167,6 +178,13 @@ class ForwardBackward:
         groups = _groups() if pg_collection is None else pg_collection
         _check_settings(config, adjust_tensor_shapes_fn)
         if self.runtime is None:
+            if self._demands is not None:
+                check_demands(
+                    self._name,
+                    self._demands,
+                    config,
+                    getattr(models[0], "ddp_config", None),
+                )
             self.runtime = self._made(models, groups.pp)
         runtime = self.runtime
         planned = runtime._course.n_microbatches
@@ -302,6 +320,42 @@ def _check_settings(config: Any, adjust_tensor_shapes_fn: Any) -> None:
         raise UnsupportedError(
             "--cuda-graph-impl: Megatron's graphs contain the passes in the "
             "order of Megatron's schedules; leave it out"
+        )
+
+
+def check_demands(
+    name: str, demands: Demands, config: Any, ddp_config: Any
+) -> None:
+    """Raises if a plan asks for something that Megatron's configuration does
+    not do."""
+    missing = None
+    if demands.zero in (2, 3):
+        raise UnsupportedError(
+            f"{name}: zero is {demands.zero}; longhaul.megatron runs the "
+            "distributed optimizer (ZeRO-1) alone: plan with training.zero: 1"
+        )
+    if demands.offload > 0:
+        raise UnsupportedError(
+            f"{name}: offload: longhaul.megatron offloads no activations; plan "
+            "without training.offload"
+        )
+    if (
+        demands.zero == 1
+        and demands.replicas > 1
+        and not getattr(ddp_config, "use_distributed_optimizer", False)
+    ):
+        missing = "zero is 1", "--use-distributed-optimizer"
+    granularity = getattr(config, "recompute_granularity", None)
+    wanted = demands.recompute
+    if wanted != "none":
+        wanted = "full" if wanted == "full" else "selective"
+        if granularity != wanted:
+            option = f"--recompute-granularity {wanted}"
+            missing = f"recompute is {demands.recompute!r}", option
+    if missing is not None:
+        raise InvalidError(
+            f"{name}: {missing[0]}, but the job lacks {missing[1]}; use the "
+            "arguments of the bundle (longhaul export --to megatron)"
         )
 
 

@@ -13,6 +13,7 @@ from ._versions import check as _check
 
 _check()
 
+from ._activations import operation  # noqa: E402
 from ._checkpoints import write_dcp  # noqa: E402
 from ._profile import profile  # noqa: E402
 from ._ranges import name_passes, pass_range  # noqa: E402
@@ -23,6 +24,7 @@ __all__ = [
     "PipelineRuntime",
     "Switch",
     "name_passes",
+    "operation",
     "pass_range",
     "places",
     "profile",

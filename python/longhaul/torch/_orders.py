@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from .._errors import InvalidError, UnsupportedError
+from .._errors import InvalidError
 from .._library import encoded, ffi, lib, options, owned, text_of, try_call
 from .._problems import Problem, order_of, sim_options
 
@@ -67,17 +67,55 @@ def _sums(passes: tuple[tuple[Pass, ...], ...]) -> dict[int, list[int]]:
     return sums
 
 
-def _check_plan(problem: Problem) -> None:
-    """Raises if a plan needs more than its passes and messages, which only the
-    CPU engine does."""
-    plan = problem.plan
-    if plan is not None and plan.best.elastic != ffi.NULL:
-        raise UnsupportedError(
-            f"{problem.name}: layout.schedule: an elastic plan shards its "
-            "parameters and gradients group by group, which longhaul.torch and "
-            "longhaul.megatron cannot do; plan with another layout.schedule, "
-            "or train it with 'longhaul train --device cpu'"
+@dataclasses.dataclass(frozen=True)
+class Demands:
+    """What a plan asks for beyond its passes and messages.
+
+    Attributes:
+        replicas: data-parallel degree.
+        zero: ZeRO stage of a plan that is not elastic; None: elastic.
+        recompute: "none", "full", "operations", or another name.
+        operations: recomputed operations, and for each chunk the number of its
+            first layers in which they are.
+        offload: share of layers whose activations are offloaded.
+        expert: expert-parallel degree.
+        is_hybrid: state is sharded within datacenters.
+    """
+
+    replicas: int
+    zero: int | None
+    recompute: str
+    operations: Mapping[str, tuple[int, ...]]
+    offload: float
+    expert: int
+    is_hybrid: bool
+
+
+def _demands(plan: Any) -> Demands:
+    best, elastic = plan.best, plan.best.elastic
+    operations: dict[str, tuple[int, ...]] = {}
+    for i in range(0 if elastic == ffi.NULL else elastic.n_recomputed):
+        one = elastic.recomputed[i]
+        operations[text_of(one.operation)] = tuple(
+            one.layers[c] for c in range(one.n_chunks)
         )
+    return Demands(
+        best.layout.data,
+        best.zero if elastic == ffi.NULL else None,
+        text_of(lib.lh_recompute_name(best.recompute)),
+        operations,
+        plan.job.training.offload_share,
+        best.layout.expert,
+        best.layout.sharding
+        in (lib.LH_SHARDING_HYBRID, lib.LH_SHARDING_HYBRID_LEADERS),
+    )
+
+
+def described(pipeline: Any) -> Any:
+    """Returns the lh_pipeline_desc of a pipeline, which owns its arrays."""
+    desc = options("lh_pipeline_desc")
+    try_call(lib.lh_pipeline_describe, pipeline, desc)
+    return desc
 
 
 class Course:
@@ -85,9 +123,11 @@ class Course:
 
     def __init__(self, what: Any) -> None:
         self.problem = Problem(what)
-        _check_plan(self.problem)
         self.pipeline = self.problem.pipeline
         self.name = self.problem.name
+        plan = self.problem.plan
+        self.demands = None if plan is None else _demands(plan)
+        self.has_operations = described(self.pipeline).n_dp_ops > 0
         self.n_devices: int = lib.lh_pipeline_n_devices(self.pipeline)
         self.n_chunks: int = lib.lh_pipeline_n_chunks(self.pipeline)
         self.n_microbatches: int = lib.lh_pipeline_n_microbatches(self.pipeline)
@@ -95,6 +135,11 @@ class Course:
             lib.lh_pipeline_chunk(self.pipeline, c).device
             for c in range(self.n_chunks)
         )
+
+    @property
+    def is_elastic(self) -> bool:
+        """Tests for an elastic plan."""
+        return self.demands is not None and self.demands.zero is None
 
     def links(self, pipeline: Any = None) -> dict[tuple[int, int], Link]:
         """Finds links by their end devices, also for another pipeline."""
@@ -199,7 +244,24 @@ def _row(schedule: Any, device: int) -> Iterator[Pass]:
         yield pass_of(row[i])
 
 
+def _without_offload(pipeline: Any) -> Any:
+    """Returns the pipeline with passes that offload nothing: exports reject
+    offloading, which changes no order of passes and messages."""
+    if not lib.lh_pipeline_offloads(pipeline):
+        return pipeline
+    desc = described(pipeline)
+    chunks = ffi.new("lh_chunk[]", desc.n_chunks)
+    for i in range(desc.n_chunks):
+        chunks[i] = desc.chunks[i]
+        chunks[i].offload_ns = 0
+    desc.chunks = chunks
+    return owned(
+        "lh_pipeline", lib.lh_pipeline_free, lib.lh_pipeline_make, desc
+    )
+
+
 def _exported(pipeline: Any, schedule: Any, form: int) -> str:
+    pipeline = _without_offload(pipeline)
     text, size = ffi.new("char **"), ffi.new("size_t *")
     try_call(
         lib.lh_export_pytorch, pipeline, schedule, form, text, size, ffi.NULL

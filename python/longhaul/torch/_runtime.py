@@ -17,6 +17,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from .._errors import Error, InvalidError, UnsupportedError
 from ._adapting import KEEP, Adapt, Follower, Leader, Switch, Word, vote
 from ._clocks import host_clock, host_ns, marks_of
+from ._features import Features
 from ._inject import injected
 from ._orders import Course, Order
 from ._records import (
@@ -29,6 +30,7 @@ from ._records import (
     write_text,
 )
 from ._shapes import tell_by_host
+from ._sharding import Link, Steps
 from ._transport import Delays, Inlet, Message, Outlet, Sending
 
 __all__ = ["PipelineRuntime", "Switch", "places"]
@@ -83,6 +85,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         path: data path of messages: "direct", "delegated" or "mixed".
         switches: switches during the run.
         step_s: duration of the last step on this rank, in seconds.
+        sharding: sharded parameters, with `replicas`; otherwise None.
     """
 
     def __init__(
@@ -96,6 +99,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         path: str | Iterable[str] | None = None,
         adapt: bool | Any = False,
         schedule_at: Mapping[int, Any] | None = None,
+        replicas: Any = None,
+        layers: Callable[[torch.nn.Module], Sequence[Any]] | None = None,
+        operations: Mapping[str, str | Iterable[str]] | None = None,
+        own_activations: bool = False,
         **options: Any,
     ) -> None:
         """Makes a runtime for this rank's part of a plan.
@@ -115,6 +122,17 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             adapt: True: measure, and switch schedules when links and devices
                 change; a longhaul.torch.Adapt for its options.
             schedule_at: schedules from these steps on, counted from 0.
+            replicas: process group of the ranks with the same chunks, over
+                which the runtime shards parameters as the plan says. None:
+                the stages' modules do it, for example by fully_shard.
+            layers: function that returns a chunk's layers, for recomputation
+                and offloading; None: the list of modules with the most
+                parameters.
+            operations: submodules of a layer by the names of the operations
+                that elastic plans recompute: {"mlp norm": "norm2"}. Others
+                are named by `longhaul.torch.operation`.
+            own_activations: the stages' modules recompute and offload
+                activations by themselves.
             options: those of PyTorch's runtime, such as `scale_grads`.
 
         Raises:
@@ -130,6 +148,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             stages[0].group_size,
             [stage.stage_index for stage in stages],
         )
+        features = Features(replicas, layers, operations, own_activations)
+        features.check(self._course)
         super().__init__(
             stages, self._course.n_microbatches, loss_fn=loss_fn, **options
         )
@@ -162,6 +182,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._transfers: dict[tuple[int, int], int] = {}
         if inject is not None:
             self.inject(inject)
+        self.sharding = features.apply(
+            self._course, stages, self._gradient_scale()
+        )
+        if self.sharding is not None:
+            self.scale_grads = False
+            if inject is not None:
+                self.sharding.link = Link()
         self._follow(self._course.chosen(schedule))
         for stage in self._stages:
             self._take_over(stage)
@@ -174,6 +201,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._control: Leader | Follower | None = None
         if adapt:
             self._begin_adapting(adapt)
+
+    def _gradient_scale(self) -> float:
+        """Returns the factor that makes means of gradients, or 1 for sums."""
+        return 1 / self._n_microbatches if self.scale_grads else 1.0
 
     # ranks
 
@@ -286,8 +317,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             for device, row in enumerate(order.rows)
         }
 
+    def _collectives(self, order: Order) -> Steps:
+        return Steps(self._course.pipeline, order, self._device)
+
     def _check(self, order: Order) -> None:
-        """Raises if this torch cannot run a schedule."""
+        """Raises if this runtime cannot run a schedule."""
+        if self.sharding is not None:
+            self._collectives(order)
         splits = any(one.kind == "W" for row in order.passes for one in row)
         if splits and self.scale_grads and "REDUCE_GRAD" not in _KNOWN:
             raise UnsupportedError(
@@ -312,6 +348,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._prepare_schedule_with_comms(
             self._actions(order), format="compute_comms"
         )
+        if self.sharding is not None:
+            self.sharding.follow(self._collectives(order))
         self._order = order
         self.order = order.name
         self._coming = self._sent_here(order)
@@ -449,6 +487,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
         def make(original: Any) -> Any:
             def run(microbatch: int, *args: Any, **more: Any) -> Any:
+                shards = self.sharding if self._has_backward else None
+                chunk = stage.stage_index
+                key = (
+                    -1 - chunk if forward is None else chunk,
+                    forward is True,
+                    microbatch,
+                )
                 if self._posts_early and self._has_backward:
                     self._post_all()
                 message = None
@@ -462,10 +507,14 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                     row.posted_ns = message.posted_ns
                     row.entered_ns = message.entered_ns
                     row.arrived_ns = message.arrived_ns
+                if shards is not None:
+                    shards.before(key)
                 start = self._marks.mark()
                 made = original(microbatch, *args, **more)
                 self._rows.append(row)
                 self._times.append((start, self._marks.mark()))
+                if shards is not None:
+                    shards.after(key)
                 return made
 
             return run
@@ -495,10 +544,14 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._times.clear()
         self._is_posted = False
         self._marks.begin()
+        if self.sharding is not None:
+            self.sharding.begin() if trains else self.sharding.gather()
         try:
             made = super().step(*args, **more)
             for sending in self._sendings.values():
                 sending.wait()
+            if self.sharding is not None and trains:
+                self.sharding.end()
         finally:
             self._sendings.clear()
             self._messages.clear()

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""What a plan asks for beyond passes and messages: applied to a rank's stages,
+or rejected with the plan's key."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.pipelining import PipelineStage
+
+from .._errors import InvalidError, UnsupportedError
+from ._activations import Offload, recompute
+from ._modules import stack_of
+from ._orders import Course, Demands
+from ._sharding import Sharding
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Arguments of a runtime for what its plan asks for.
+
+    Attributes:
+        replicas: process group of the ranks with the same chunks.
+        layers: function that returns a chunk's layers; None: the list of
+            modules with the most parameters.
+        operations: submodules of a layer by the plan's operations.
+        own_activations: the stages recompute and offload by themselves.
+    """
+
+    replicas: Any = None
+    layers: Callable[[nn.Module], Sequence[nn.Module]] | None = None
+    operations: Mapping[str, str | Iterable[str]] | None = None
+    own_activations: bool = False
+
+    def check(self, course: Course) -> None:
+        """Raises if a plan asks for something that does not run like this."""
+        demands = course.demands
+        if self.replicas is None and course.has_operations:
+            key = "data_parallel.operations" if demands is None else "elastic"
+            raise UnsupportedError(
+                f"{course.name}: {key}: parameters and gradients are sharded "
+                "group by group; pass the process group of the ranks with the "
+                "same chunks as `replicas` to longhaul.torch.PipelineRuntime"
+            )
+        if demands is None:
+            return
+        if self.replicas is not None:
+            self._check_replicas(course.name, demands)
+        if not self.own_activations:
+            _check_activations(course.name, demands)
+
+    def _check_replicas(self, name: str, demands: Demands) -> None:
+        n = dist.get_world_size(self.replicas)
+        if n != demands.replicas:
+            raise InvalidError(
+                f"{name}: layout.data is {demands.replicas}; the process group "
+                f"`replicas` has {n} ranks"
+            )
+        if demands.zero is not None and demands.zero != 1:
+            raise UnsupportedError(
+                f"{name}: zero is {demands.zero}; `replicas` runs ZeRO-1 and "
+                "elastic plans: leave `replicas` out, and wrap the stages in "
+                "DistributedDataParallel (0) or fully_shard (2 and 3)"
+            )
+        for is_given, key, what in (
+            (demands.expert > 1, "layout.expert", "experts on several ranks"),
+            (demands.is_hybrid, "layout.sharding", "hybrid sharding"),
+        ):
+            if is_given:
+                raise UnsupportedError(
+                    f"{name}: {key}: `replicas` does not run {what}; use "
+                    "'longhaul train --device cpu', or plan without it"
+                )
+
+    def apply(
+        self, course: Course, stages: Sequence[PipelineStage], scale: float
+    ) -> Sharding | None:
+        """Changes the stages' modules; returns the sharded parameters, if the
+        runtime shards them. `scale` multiplies gradients."""
+        demands = course.demands
+        if demands is not None and not self.own_activations:
+            if demands.recompute != "none":
+                for stage in stages:
+                    self._recompute(demands, stage)
+            if demands.offload > 0:
+                offload = Offload(torch.device(stages[0].device))
+                for stage in stages:
+                    layers = self._layers(stage)
+                    n = math.ceil(demands.offload * len(layers))
+                    for layer in layers[:n]:
+                        offload.wrap(layer)
+        if self.replicas is None:
+            return None
+        for stage in stages:
+            if isinstance(
+                stage.submod,
+                (FSDPModule, nn.parallel.DistributedDataParallel),
+            ):
+                raise InvalidError(
+                    "replicas: a stage's module is wrapped in fully_shard or "
+                    "DistributedDataParallel; leave one of both out"
+                )
+        chunks = {stage.stage_index: stage.submod for stage in stages}
+        return Sharding(course.pipeline, chunks, self.replicas, scale)
+
+    def _layers(self, stage: PipelineStage) -> list[nn.Module]:
+        return list((self.layers or stack_of)(stage.submod))
+
+    def _recompute(self, demands: Demands, stage: PipelineStage) -> None:
+        for i, layer in enumerate(self._layers(stage)):
+            if demands.recompute == "full":
+                recompute(layer, frozenset(), {})
+                continue
+            names = frozenset(
+                name
+                for name, n in demands.operations.items()
+                if i < n[stage.stage_index]
+            )
+            if names:
+                recompute(layer, names, self.operations or {})
+
+
+def _check_activations(name: str, demands: Demands) -> None:
+    own = (
+        "; let the stages do it, and pass own_activations=True to "
+        "longhaul.torch.PipelineRuntime"
+    )
+    if demands.recompute not in ("none", "full", "operations"):
+        raise UnsupportedError(
+            f"{name}: recompute: the runtime recomputes 'full', and operations "
+            f"of elastic plans, not {demands.recompute!r}{own}"
+        )
+    if any(not layers for layers in demands.operations.values()):
+        raise UnsupportedError(
+            f"{name}: elastic.recomputed: has no `layers`, as files of older "
+            "versions; plan again"
+        )
+    if demands.offload > 0 and demands.recompute != "none":
+        raise UnsupportedError(
+            f"{name}: offload: the runtime does not offload activations where "
+            f"others are recomputed{own}"
+        )
