@@ -463,8 +463,7 @@ def chunk_of(number, layers):
 
 def activations_job(rank, plan, layers, cases):
     """Runs a plan of two devices and two replicas with the arguments of each case, on
-    chunks of some layers. Returns losses, weights, and the executed operations of the
-    last step."""
+    chunks of some layers. Returns losses, gradients and executed operations."""
     from longhaul.torch import PipelineRuntime, places
 
     device, replica = rank % 2, rank // 2
@@ -478,22 +477,25 @@ def activations_job(rank, plan, layers, cases):
         runtime = PipelineRuntime(
             plan, stages, loss_fn=loss_of, replicas=copies[device],
             layers=lambda chunk: chunk.layers, **given)
-        n, losses = runtime._course.n_microbatches, []
-        for step in range(2):
-            x, y = (t.chunk(2)[replica] for t in data(n, step, 2))
-            parts = []
-            first = any(stage.is_first for stage in stages)
-            last = any(stage.is_last for stage in stages)
-            counted = Counted()
-            with counted if step else contextlib.nullcontext():
-                runtime.step(*([x] if first else []),
-                             **({"target": y, "losses": parts} if last else {}))
-            losses += [loss.item() for loss in parts]
-            with torch.no_grad():
-                for p in runtime.sharding.shards().values():
-                    p -= RATE * p.grad
-        weights = [p.detach().clone() for p in runtime.sharding.shards().values()]
-        made.append((losses, weights, counted.numbers))
+        x, y = (t.chunk(2)[replica] for t in data(
+            runtime._course.n_microbatches, 0, 2))
+        losses = []
+        first = any(stage.is_first for stage in stages)
+        last = any(stage.is_last for stage in stages)
+        counted, before = Counted(), runtime.sharding.before
+
+        def first_pass(key, counted=counted, sharding=runtime.sharding,
+                       before=before):
+            counted.numbers.clear()  # those that find the shapes
+            sharding.before = before
+            before(key)
+
+        runtime.sharding.before = first_pass
+        with counted:
+            runtime.step(*([x] if first else []),
+                         **({"target": y, "losses": losses} if last else {}))
+        gradients = [p.grad.clone() for p in runtime.sharding.shards().values()]
+        made.append(([loss.item() for loss in losses], gradients, counted.numbers))
         runtime.close()
     return made
 
