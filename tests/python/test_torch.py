@@ -242,6 +242,19 @@ def recomputed_and_offloaded_activations_change_no_bit():
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 
+@test
+def layers_that_move_change_no_bit():
+    counts = [[3, 1, 2, 2], [1, 2, 3, 2], [1, 1, 1, 5], [4, 2, 1, 1]]
+    text = torch_runs.pipeline(2, "wave")
+    got = torch_runs.on_ranks(2, torch_runs.moves_job, text, counts)
+    stays = torch_runs.on_ranks(2, torch_runs.moves_job, text, counts[:1] * 4)
+    check([one[0] for one in got] == [one[0] for one in stays],
+          f"losses {got[0][0]} are not {stays[0][0]}")
+    check(got[0][1] == [3, 4, 6] and stays[0][1] == [0] * 3, f"{got[0][1]} moved")
+    check(len(got[0][2]) == 2 and all("8 together" in said for said in got[0][2]),
+          f"{got[0][2]}")
+
+
 # --- emulated links, and measurements ------------------------------------
 
 

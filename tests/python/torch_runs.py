@@ -12,6 +12,7 @@ import threading
 import traceback
 import types
 
+import longhaul
 import torch
 from harness import check
 from torch import distributed, multiprocessing, nn
@@ -498,6 +499,48 @@ def activations_job(rank, plan, layers, cases):
         made.append(([loss.item() for loss in losses], gradients, counted.numbers))
         runtime.close()
     return made
+
+
+def moves_job(rank, text, counts):
+    """Trains by AdamW, with other layers per chunk before each step; returns losses
+    and the number of layers that moved."""
+    from longhaul.torch import PipelineRuntime, places
+
+    where = places(text)
+    stages = [PipelineStage(chunk_of(s, counts[0][s]), s, len(where),
+                            torch.device("cpu"))
+              for s, at in enumerate(where) if at == rank]
+    for stage in stages:  # alike, wherever a layer begins
+        for i, layer in enumerate(stage.submod.layers):
+            with torch.no_grad():
+                for p in layer.parameters():
+                    p.fill_(0.05 if p.dim() > 1 else 1)
+                    p.flatten()[:5] += 0.1 * (1 + i + sum(counts[0][:stage.stage_index]))
+    runtime = PipelineRuntime(text, stages, loss_fn=loss_of, scale_grads=False,
+                              layers=lambda chunk: chunk.layers)
+    optimizer = torch.optim.AdamW(
+        [p for stage in stages for p in stage.submod.parameters()], lr=RATE)
+    first = any(stage.is_first for stage in stages)
+    last = any(stage.is_last for stage in stages)
+    made, moved = [], []
+    for step, now in enumerate(counts):
+        x, y = data(8, step)
+        losses = []
+        if step:
+            moved.append(runtime.move_layers(now, optimizer))
+        runtime.step(*([x] if first else []),
+                     **({"target": y, "losses": losses} if last else {}))
+        optimizer.step()
+        optimizer.zero_grad()
+        made.append([loss.item() for loss in losses])
+    refused = []
+    for wrong in ([1] * (len(where) + 1), [0, *counts[0][1:]]):
+        try:
+            runtime.move_layers(wrong, optimizer)
+        except longhaul.Error as error:
+            refused.append(str(error))
+    runtime.close()
+    return made, moved, refused
 
 
 def slow_job(rank, text, steps, place):

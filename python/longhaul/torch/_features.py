@@ -80,13 +80,20 @@ class Features:
                     "'longhaul train --device cpu', or plan without it"
                 )
 
+    def changes(self, course: Course) -> bool:
+        """Tests whether the runtime changes a plan's layers."""
+        demands = course.demands
+        if demands is None or self.own_activations:
+            return False
+        return demands.recompute != "none" or demands.offload > 0
+
     def apply(
         self, course: Course, stages: Sequence[PipelineStage], scale: float
     ) -> Sharding | None:
         """Changes the stages' modules; returns the sharded parameters, if the
         runtime shards them. `scale` multiplies gradients."""
         demands = course.demands
-        if demands is not None and not self.own_activations:
+        if demands is not None and self.changes(course):
             if demands.recompute != "none":
                 for stage in stages:
                     self._recompute(demands, stage)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from .._errors import Error, InvalidError, UnsupportedError
+from . import _moves
 from ._adapting import KEEP, Adapt, Follower, Leader, Switch, Word, vote
 from ._clocks import host_clock, host_ns, marks_of
 from ._features import Features
@@ -150,6 +151,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         )
         features = Features(replicas, layers, operations, own_activations)
         features.check(self._course)
+        self._features = features
         super().__init__(
             stages, self._course.n_microbatches, loss_fn=loss_fn, **options
         )
@@ -650,6 +652,78 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         except (Error, ValueError, RuntimeError) as error:
             return None, str(error)
         return order, None
+
+    # layers moved between chunks
+
+    def move_layers(
+        self,
+        counts: Sequence[int],
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> int:
+        """Changes the number of layers of each chunk between two steps: sends
+        layers, with their weights and optimizer state, to other chunks.
+        Collective: all ranks call it with the same counts, after the
+        optimizer's step. Schedules and emulated times remain.
+
+        Args:
+            counts: layers per chunk, in model order.
+            optimizer: the rank's optimizer; its parameter groups are the same
+                on all ranks.
+
+        Returns:
+            The number of layers that moved.
+
+        Raises:
+            UnsupportedError: the runtime shards the parameters, or recomputes
+                or offloads activations in the plan's layers.
+            InvalidError: the counts are no partition of the layers.
+        """
+        if self.sharding is not None or self._features.changes(self._course):
+            raise UnsupportedError(
+                "move_layers: the runtime shards parameters, or recomputes or "
+                "offloads activations, for the layers of the plan's chunks"
+            )
+        layers = self._features.layers
+        mine = {
+            stage.stage_index: _moves.container_of(stage.submod, layers)
+            for stage in self._stages
+        }
+        told: list[Any] = [None] * dist.get_world_size()
+        have = {chunk: len(held) for chunk, held in mine.items()}
+        groups = 0 if optimizer is None else len(optimizer.param_groups)
+        dist.all_gather_object(told, (have, groups), group=self._host)
+        if len({n for _, n in told}) > 1:
+            raise InvalidError(
+                "optimizer: must have the same parameter groups on all ranks"
+            )
+        n = {chunk: k for one, _ in told for chunk, k in one.items()}
+        old = [n[chunk] for chunk in range(self._num_stages)]
+        _moves.check_counts(old, counts)
+        return self._move(_moves.moves_of(old, counts), mine, optimizer)
+
+    def _move(
+        self,
+        moves: list[tuple[int, int]],
+        mine: dict[int, Any],
+        optimizer: torch.optim.Optimizer | None,
+    ) -> int:
+        places = self._course.places
+        held = {chunk: list(container) for chunk, container in mine.items()}
+        after: dict[int, list[Any]] = {chunk: [] for chunk in mine}
+        for old, new in moves:  # one at a time, in the same order on all ranks
+            layer = held[old].pop(0) if old in held else None
+            if layer is not None and places[old] != places[new]:
+                packed = _moves.pack(layer, optimizer)
+                _moves.send(packed, self._members[places[new]], self._host)
+            elif new in after and layer is None:
+                packed = _moves.receive(self._members[places[old]], self._host)
+                layer = _moves.unpack(packed, optimizer, self._place)
+            if new in after:
+                after[new].append(layer)
+        for chunk, container in mine.items():
+            del container[:]
+            container.extend(after[chunk])
+        return sum(old != new for old, new in moves)
 
     def close(self) -> None:
         """Ends this rank's threads; call before destroying the process group.
