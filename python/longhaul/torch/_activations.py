@@ -68,11 +68,11 @@ def recompute(
         )
         return
     _name(layer, names)
-    unseen = set(recomputed)
+    missing = set(recomputed)
 
     def policy(_: Any, __: Any, *___: Any, **____: Any) -> CheckpointPolicy:
         here = recomputed.intersection(getattr(_local, "names", ()))
-        unseen.difference_update(here)
+        missing.difference_update(here)
         if here:
             return CheckpointPolicy.MUST_RECOMPUTE
         return CheckpointPolicy.MUST_SAVE
@@ -83,11 +83,11 @@ def recompute(
         made = checkpoint(
             forward, *args, use_reentrant=False, context_fn=contexts, **more
         )
-        if unseen:
+        if missing:
             raise UnsupportedError(
                 f"elastic.recomputed: a layer, {type(layer).__name__}, ran no "
-                f"operation {sorted(unseen)[0]!r}; name it by `operations`, or "
-                "by `with longhaul.torch.operation(...)` in the layer's forward"
+                f"operation {sorted(missing)[0]!r}; name it by `operations` or "
+                "`with longhaul.torch.operation(...)` in the layer's forward"
             )
         return made
 

@@ -16,13 +16,11 @@ from torch.utils._pytree import tree_map_only
 from .._errors import InvalidError, UnsupportedError
 from ._modules import stack_of
 
-Container = nn.ModuleList | nn.Sequential
-
 
 def container_of(
     chunk: nn.Module,
     layers: Callable[[nn.Module], Sequence[nn.Module]] | None,
-) -> Container:
+) -> Any:
     """Returns the module list that holds a chunk's layers.
 
     Raises:
@@ -39,7 +37,10 @@ def container_of(
             )
     found = list((layers or stack_of)(chunk))
     for module in chunk.modules():
-        if isinstance(module, Container) and list(module) == found:
+        if (
+            isinstance(module, (nn.ModuleList, nn.Sequential))
+            and list(module) == found
+        ):
             return module
     raise UnsupportedError(
         "move_layers: a chunk's layers are in no nn.ModuleList or "

@@ -77,7 +77,8 @@ class Steps:
         self.begin: list[Collective] = []
         self._order = order
         self._row = order.passes[device]
-        self._chunks = sorted({one.chunk for one in self._row})
+        # in the order of their first passes
+        self._chunks = list(dict.fromkeys(one.chunk for one in self._row))
         self._groups = (
             _groups(desc.n_dequeue, desc.dequeue, desc.n_microbatches),
             _groups(desc.n_enqueue, desc.enqueue, desc.n_microbatches),
@@ -122,8 +123,6 @@ class Steps:
                     c.dp_latency_ns,
                     None,
                 )
-        position = {_key(one): i for i, one in enumerate(self._row)}
-        self.begin.sort(key=lambda one: position[one.needed_by])
 
     def _walk(self, operations: dict[Key, list[Collective]]) -> None:
         """Checks the operations in the order of passes, and finds where
@@ -337,7 +336,9 @@ class Part:
     def held_bytes(self) -> int:
         """Counts the bytes of gathered parameters and of gradients that are
         not sharded."""
-        buffers = [*self._full, *([self._filling] if self.adds else [])]
+        buffers = [*self._full]
+        if self._filling is not None:
+            buffers.append(self._filling)
         return self._flat.untyped_storage().nbytes() + sum(
             b.untyped_storage().nbytes() for b in buffers
         )
@@ -355,13 +356,10 @@ class Part:
 
     def open(self) -> None:
         """Lets backward passes add to an empty gradient buffer."""
-        self._filling = torch.zeros(
-            self._n * self._columns,
-            dtype=self.shard.dtype,
-            device=self.shard.device,
-        )
+        buffer = self.shard.new_zeros(self._n * self._columns)
+        self._filling = buffer
         for (_, p), (a, b) in zip(self._named, self._ranges, strict=True):
-            p.grad = self._filling[a:b].view(p.shape)
+            p.grad = buffer[a:b].view(p.shape)
 
     def close(self) -> None:
         assert self._filling is not None
