@@ -3,6 +3,7 @@
  * sites, packet by packet, under all combinations of the given settings. */
 #include "commands.h"
 #include "inputs.h"
+#include "plan_packets.h"
 #include "values.h"
 
 #include <longhaul/experimental/packets.h>
@@ -36,6 +37,7 @@ typedef struct settings {
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
         queue_kib;
     uint32_t messages, seeds, threads;
+    const char *sample;
 } settings;
 
 #define LIST_ROW(axis, option, argument, words, says)                          \
@@ -47,9 +49,10 @@ typedef struct settings {
 
 static const cli_option options[] = {
     LIST_ROW(GBPS, "gbps", "NUMBER,...", "400",
-             "Rate of the link, all paths together, in Gb/s. Required."),
+             "Rate of the link, all paths together, in Gb/s. Required without "
+             "PLAN."),
     LIST_ROW(LATENCY, "latency", "TIME,...", "35ms",
-             "Latency of the link, one way. Required."),
+             "Latency of the link, one way. Required without PLAN."),
     LIST_ROW(LOSS, "loss", "SHARE,...", "0.01%",
              "Share of packets lost on the link: 1e-4 or 0.01% (default: 0)."),
     LIST_ROW(MESSAGE, "message", "BYTES,...", "134MB",
@@ -141,7 +144,17 @@ static const cli_option options[] = {
      .least = 1,
      .most = 256,
      .preset = "5",
-     .help = "Simulate each row with N seeds, from --seed on."},
+     .help = "Simulate each row, or the plan's iteration, with N seeds, from "
+             "--seed on."},
+    {.name = "sample",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, sample),
+     .arg = "N|all",
+     .example_argument = "all",
+     .help = "With PLAN, simulate N messages of each sender and draw the times "
+             "of the others from them; all: simulate every message, as the "
+             "schedule sends it (default: all up to 10 million packets in an "
+             "iteration, else 4)."},
     CLI_THREADS_ROW(settings, "Simulate N seeds in parallel (default: one per "
                               "processor). The result is the same."),
 };
@@ -153,6 +166,8 @@ static const cli_example examples[] = {
     {"longhaul packets --gbps 100 --latency 1ms --loss 2e-4 --message 42MB "
      "--recovery go-back-n,selective-repeat --seeds 20",
      "Show the cost of go-back-N."},
+    {"longhaul packets plan.json --seeds 3",
+     "Simulate the messages between the datacenters of a plan."},
 };
 
 /* --- values --- */
@@ -299,7 +314,8 @@ static lh_status parse_axis(cli *c, axis a, grid *g)
     const char *text = set->values[a] ? set->values[a] : get_default(a);
     char word[64];
     if (!text)
-        return cli_usage(c, "--%s is required", get_option_name(a));
+        return cli_usage(c, "--%s is required without a plan",
+                         get_option_name(a));
     for (;;) {
         size_t len = strcspn(text, ",");
         if (len >= sizeof word)
@@ -632,11 +648,54 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
     return LH_OK;
 }
 
+/* Rejects the options that describe a link: with a plan, its job does. */
+static lh_status check_plan_options(cli *c)
+{
+    static const char *const others[] = {
+        "messages",  "interface-gbps", "oversubscription", "return-latency",
+        "burst",     "variation",      "window-kib",       "buffer-kib",
+        "queue-kib", "timeout"};
+    for (uint32_t a = 0; a < N_AXES + CLI_COUNT_OF(others); a++) {
+        const char *name =
+            a < N_AXES ? get_option_name((axis)a) : others[a - N_AXES];
+        if (cli_is_given(c, name))
+            return cli_usage(c,
+                             "--%s cannot be combined with a plan, whose job "
+                             "describes its links",
+                             name);
+    }
+    return LH_OK;
+}
+
+/* Simulates the messages of a plan. */
+static lh_status run_plan(cli *c)
+{
+    const settings *set = c->settings;
+    cli_plan_packets how = {
+        .sample = 0, .seeds = set->seeds, .threads = set->threads};
+    uint64_t sample;
+    CLI_TRY(check_plan_options(c));
+    if (set->sample && strcmp(set->sample, "all") == 0)
+        how.sample = LH_PACKET_ALL;
+    else if (set->sample && cli_parse_count(set->sample, 1, 1000000, &sample))
+        how.sample = (uint32_t)sample;
+    else if (set->sample)
+        return cli_usage(c,
+                         "--sample: '%s' is neither a number of messages "
+                         "nor all",
+                         set->sample);
+    return cli_plan_packets_run(c, &how);
+}
+
 /* Runs 'longhaul packets', which simulates messages over a link packet by
  * packet under all combinations of the given settings. */
 static lh_status run_packets(cli *c)
 {
     grid g = {.n_rows = 0};
+    if (c->n_operands > 0)
+        return run_plan(c);
+    if (cli_is_given(c, "sample"))
+        return cli_usage(c, "--sample requires a plan");
     CLI_TRY(parse_grid(c, &g));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
@@ -649,12 +708,19 @@ static lh_status run_packets(cli *c)
 
 const cli_command cmd_packets = {
     .name = "packets",
+    .operands = "[PLAN]",
+    .most_operands = 1,
     .about = "Simulate messages over a long link, packet by packet",
     .description =
         "Simulates GPUs at one site that send messages to GPUs at another one: "
         "queues, losses, hashing over paths, windows, recovery, redundancy and "
         "congestion control. Where an option has several values, separated by "
         "commas, every combination is simulated and is a row of the table.\n"
+        "\n"
+        "With PLAN, simulates one iteration of a plan: its messages between "
+        "datacenters go packet by packet over the links of its job, and a late "
+        "message delays everything that needs it. The job must give "
+        "load_balancing and recovery for these links.\n"
         "\n"
         "The last columns compare with the closed form that plans use "
         "(docs/theory/transport.md). docs/theory/packets.md describes the "

@@ -8,6 +8,7 @@
 #define LONGHAUL_EXPERIMENTAL_PACKETS_H
 
 #include <longhaul/experimental/network_model.h>
+#include <longhaul/plan.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>
@@ -97,6 +98,68 @@ LH_API lh_status lh_packets_simulate_links(const lh_packet_link *links,
                                            uint32_t n, const lh_packet_run *run,
                                            lh_packet_result *out,
                                            lh_error *err);
+
+/* --- the messages of a plan ----------------------------------------------- */
+
+/* Settings of a plan's simulation. */
+typedef struct lh_packet_plan_run {
+    size_t size;      /* sizeof(lh_packet_plan_run) */
+    uint64_t seed;    /* of the first iteration */
+    uint32_t n_seeds; /* iterations, one for each seed: 1 to 256; 0: 1 */
+    uint32_t threads; /* 0: one for each processor; the result is the same */
+    /* Messages of each sender that are simulated on a link; the times of all
+     * others are drawn from theirs. LH_PACKET_ALL: simulate all messages, each
+     * when the schedule sends it. 0: all, unless the packets of an iteration
+     * are more than LH_PACKET_MOST; else LH_PACKET_SAMPLE. */
+    uint32_t sample;
+    /* As in lh_packet_run; `done` of `total` iterations. */
+    bool (*progress)(void *context, uint32_t done, uint32_t total);
+    void *context;
+} lh_packet_plan_run;
+
+#define LH_PACKET_ALL UINT32_MAX
+#define LH_PACKET_MOST 10000000.0 /* some seconds */
+#define LH_PACKET_SAMPLE 4u
+
+/* A link in one direction, and a plan's messages on it. */
+typedef struct lh_packet_plan_link {
+    char name[160];       /* as in the pipeline: "west>east" */
+    uint32_t messages;    /* of one replica in an iteration */
+    uint32_t replicas;    /* that send at the same time */
+    uint32_t gpus;        /* that send a replica's message */
+    double message_bytes; /* of a replica's message */
+    double planned_ns;    /* a message's time by the plan's closed form */
+    /* By packets, from the time at which the plan sends a message to its last
+     * packet's arrival, over the iterations. */
+    double mean_ns, p95_ns, max_ns;
+    lh_packet_counters counters; /* sums; the longest queue */
+} lh_packet_plan_link;
+
+/* A plan's iteration with its messages between datacenters simulated packet by
+ * packet. */
+typedef struct lh_packet_plan {
+    int64_t planned_ns; /* the iteration, messages by the closed form */
+    double mean_ns;     /* by packets, over the iterations */
+    int64_t least_ns, greatest_ns;
+    uint32_t sample; /* as in lh_packet_plan_run, decided: LH_PACKET_ALL or
+                      * messages of each sender */
+    uint32_t n_links;
+    lh_packet_plan_link *links; /* by the pipeline's links */
+} lh_packet_plan;
+
+/* Simulates the plan's messages between datacenters packet by packet, with the
+ * link settings of its job, in the schedule's order: a late message delays
+ * everything that needs it. All replicas send each message at the same time;
+ * the times of the first one count. Collectives, and messages inside a
+ * datacenter, take the plan's times. Release *out with lh_packet_plan_free().
+ *
+ * LH_EUNSUPPORTED: no message crosses a link, or a link lacks load_balancing or
+ * recovery; `err` names it. LH_ECANCELED: stopped by the progress callback. */
+LH_API lh_status lh_packets_simulate_plan(const lh_plan *plan,
+                                          const lh_packet_plan_run *run,
+                                          lh_packet_plan **out, lh_error *err);
+/* Frees a plan's simulation; ignores NULL. */
+LH_API void lh_packet_plan_free(lh_packet_plan *result);
 
 #ifdef __cplusplus
 }

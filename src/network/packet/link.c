@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulates a link between two sites. */
+#include "network/packet/link.h"
 #include "base/fail.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "model/link_settings.h"
-#include "network/packet/simulation.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -71,9 +71,7 @@ static lh_status check_packets(const lh_packet_link *link, lh_error *err)
     return LH_OK;
 }
 
-/* Fails with LH_EINVAL if any rate, delay, loss, size or number in the link's
- * load and transport setting is out of range. */
-static lh_status check(const lh_packet_link *link, lh_error *err)
+lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
 {
     const lh_link_load *l = &link->load;
     const lh_link_setting *s = &link->setting;
@@ -125,10 +123,10 @@ static double compute_round_trip(const lh_packet_link *link)
 }
 
 /* Builds the network that the link describes (hosts, interfaces, parallel paths
- * with their queues) into r->fabric. */
-static lh_status build_fabric(link_run *r, lh_error *err)
+ * with their queues) into *out. */
+static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
+                              lhi_arena *mem, lhi_fabric *out, lh_error *err)
 {
-    const lh_packet_link *link = r->link;
     const lh_link_load *l = &link->load;
     uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
     double rate = l->line_bytes_per_s / l->oversubscription / paths;
@@ -139,7 +137,7 @@ static lh_status build_fabric(link_run *r, lh_error *err)
     double mark = link->setting.queue_bytes > 0 ? link->setting.queue_bytes
                                                 : LH_QUEUE_BYTES;
     lhi_site_link site = {
-        .senders = r->senders,
+        .senders = senders,
         .paths = paths,
         .path = {.bytes_per_s = rate,
                  .latency_ns = (int64_t)llround(l->latency_ns),
@@ -160,7 +158,7 @@ static lh_status build_fabric(link_run *r, lh_error *err)
         site.path.mark_to_bytes = (uint64_t)mark;
         site.path.mark_probability = 0.01;
     }
-    return lhi_fabric_build_site_link(&site, r->mem, &r->fabric, err);
+    return lhi_fabric_build_site_link(&site, mem, out, err);
 }
 
 /* Builds the queue pairs and messages of the simulation: every sender sends
@@ -197,11 +195,11 @@ static lh_status build_traffic(link_run *r, lh_error *err)
     return LH_OK;
 }
 
-/* Derives the transport options of the simulation (window, recovery,
- * redundancy, timeout, congestion control) from the link's setting. */
-static void set_transport(link_run *r)
+/* Derives the transport of the simulation (window, recovery, redundancy,
+ * timeout, congestion control) from the link's setting. */
+static lhi_transport make_transport(const lh_packet_link *link,
+                                    uint32_t queue_pairs)
 {
-    const lh_packet_link *link = r->link;
     const lh_link_setting *s = &link->setting;
     double round_trip = compute_round_trip(link);
     double line = link->load.interface_bytes_per_s > 0
@@ -211,11 +209,11 @@ static void set_transport(link_run *r)
                     : s->balancing == LH_BALANCING_SPRAY ? LH_WINDOW_BYTES
                                                          : 0;
     if (s->channels > 0) {
-        double ends = lh_nccl_window_bytes(s) / r->queue_pairs;
+        double ends = lh_nccl_window_bytes(s) / queue_pairs;
         window = window > 0 && window < ends ? window : ends;
     }
     double packets = ceil(window / LH_PACKET_BYTES);
-    r->options.transport = (lhi_transport){
+    return (lhi_transport){
         .packet_bytes = (uint32_t)LH_PACKET_BYTES,
         .balancing = s->balancing,
         .recovery = s->recovery,
@@ -231,13 +229,24 @@ static void set_transport(link_run *r)
         .target_ns = (int64_t)round_trip + DELAY_TARGET_NS};
 }
 
+lh_status lhi_packet_link_build(const lh_packet_link *link, uint32_t senders,
+                                lhi_arena *mem, lhi_fabric *fabric,
+                                lhi_transport *transport, lh_error *err)
+{
+    uint32_t queue_pairs =
+        link->setting.queue_pairs ? link->setting.queue_pairs : 1;
+    LHI_TRY(build_fabric(link, senders, mem, fabric, err));
+    *transport = make_transport(link, queue_pairs);
+    return LH_OK;
+}
+
 /* Simulates all messages on the link with the random seed r->options.seed;
  * stores their times in r->times and the packet counters in *out. */
 static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
 {
-    LHI_TRY(build_fabric(r, err));
+    LHI_TRY(lhi_packet_link_build(r->link, r->senders, r->mem, &r->fabric,
+                                  &r->options.transport, err));
     LHI_TRY(build_traffic(r, err));
-    set_transport(r);
     r->options.fabric = &r->fabric;
     return lhi_packets_simulate(&r->options, r->times, out, err);
 }
@@ -316,9 +325,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds a seed's packet counters to *sum; the longest queue is the maximum
- * rather than the sum. */
-static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
+void lhi_packet_add_counters(lh_packet_counters *sum,
+                             const lh_packet_counters *c)
 {
     sum->sent += c->sent;
     sum->delivered += c->delivered;
@@ -353,7 +361,7 @@ static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
         out->least_end_ns = last_ns;
     if (last_ns > out->greatest_end_ns)
         out->greatest_end_ns = last_ns;
-    add_counters(&out->counters, &s->counters[i]);
+    lhi_packet_add_counters(&out->counters, &s->counters[i]);
 }
 
 /* Computes the link's result over all seeds into *out: mean end and rate; mean,
@@ -414,26 +422,53 @@ static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
     return summarise(s, out, err);
 }
 
+/* Fills in a link's number of senders, queue pairs and messages. LH_EINVAL: too
+ * many. */
+static lh_status begin_run(const lh_packet_link *link, link_run *out,
+                           lh_error *err)
+{
+    *out = (link_run){.link = link,
+                      .senders = (uint32_t)llround(link->load.senders),
+                      .queue_pairs = link->setting.queue_pairs
+                                         ? link->setting.queue_pairs
+                                         : 1,
+                      .messages = link->messages ? link->messages : 1};
+    if ((uint64_t)out->senders * out->queue_pairs > MOST_PAIRS ||
+        (uint64_t)out->senders * out->messages > MOST_MESSAGES)
+        return lhi_fail(err, LH_EINVAL,
+                        "senders, queue_pairs, messages: at most %d queue "
+                        "pairs and messages are simulated",
+                        (int)MOST_PAIRS);
+    return LH_OK;
+}
+
+lh_status lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
+                                 bool (*progress)(void *context,
+                                                  uint64_t events),
+                                 void *context, lhi_arena *mem,
+                                 const lhi_message_times **times, uint32_t *n,
+                                 lh_packet_counters *counters, lh_error *err)
+{
+    link_run r;
+    LHI_TRY(begin_run(link, &r, err));
+    r.mem = mem;
+    r.options.seed = seed;
+    r.options.progress = progress;
+    r.options.context = context;
+    LHI_TRY(simulate(&r, counters, err));
+    *times = r.times;
+    *n = r.senders * r.messages;
+    return LH_OK;
+}
+
 /* Validates and simulates one link with all seeds. LH_EINVAL: a value is out of
  * range, or too many messages or queue pairs. */
 static lh_status simulate_link(const lh_packet_link *link, seed_runs *s,
                                lh_packet_result *out, lh_error *err)
 {
-    LHI_TRY(check(link, err));
-    s->base = (link_run){.link = link,
-                         .senders = (uint32_t)llround(link->load.senders),
-                         .queue_pairs = link->setting.queue_pairs
-                                            ? link->setting.queue_pairs
-                                            : 1,
-                         .messages = link->messages ? link->messages : 1};
-    uint64_t n = (uint64_t)s->base.senders * s->base.messages;
-    if ((uint64_t)s->base.senders * s->base.queue_pairs > MOST_PAIRS ||
-        n > MOST_MESSAGES)
-        return lhi_fail(err, LH_EINVAL,
-                        "senders, queue_pairs, messages: at most %d queue "
-                        "pairs and messages are simulated",
-                        (int)MOST_PAIRS);
-    s->n_messages = (uint32_t)n;
+    LHI_TRY(lhi_packet_link_check(link, err));
+    LHI_TRY(begin_run(link, &s->base, err));
+    s->n_messages = s->base.senders * s->base.messages;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);

@@ -27,6 +27,9 @@ void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message)
         return;
     state->end_ps = sim->now_ps;
     sim->n_missing--;
+    if (sim->has_caller &&
+        !lhi_ring_push(&sim->arrivals, &message, sizeof message))
+        sim->status = LH_ENOMEM;
     for (uint32_t i = 0; i < m->n_successors; i++) {
         uint32_t next = m->successors[i];
         if (--sim->messages[next].n_required == 0)

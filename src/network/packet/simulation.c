@@ -61,10 +61,30 @@ static void process(lhi_packet_sim *sim)
     }
 }
 
-/* Runs the simulation until no event is left. LH_EINPUT: some messages never
- * end, or a queue pair makes no progress; LH_ECANCELED: stopped by the
- * callback. */
-static lh_status run(lhi_packet_sim *sim, lh_error *err)
+/* Returns the error of a simulation that cannot continue; LH_OK: it can. */
+static lh_status check_status(const lhi_packet_sim *sim, lh_error *err)
+{
+    if (sim->status == LH_EINPUT)
+        return lhi_fail(err, LH_EINPUT,
+                        "a queue pair makes no progress in %d timeouts: the "
+                        "timeout, the queue or the redundancy code does not "
+                        "suit the link",
+                        (int)MOST_TIMEOUTS);
+    return sim->status == LH_OK ? LH_OK : lhi_fail_nomem(err);
+}
+
+lh_status lhi_packets_step(lhi_packet_sim *sim, lh_error *err)
+{
+    const lhi_packet_options *o = sim->o;
+    process(sim);
+    if (sim->counters.events % 1000000 == 0 && o->progress &&
+        o->progress(o->context, sim->counters.events))
+        return lhi_fail(err, LH_ECANCELED, "stopped");
+    return sim->status == LH_OK ? LH_OK : check_status(sim, err);
+}
+
+/* Schedules the messages that need no other one. */
+static void start_messages(lhi_packet_sim *sim)
 {
     const lhi_packet_options *o = sim->o;
     for (uint32_t i = 0; i < o->n_messages; i++)
@@ -72,23 +92,19 @@ static lh_status run(lhi_packet_sim *sim, lh_error *err)
             lhi_packet_sim_schedule(
                 sim, PS_PER_NS * (uint64_t)o->messages[i].delay_ns,
                 sim->message_source + i);
-    while (sim->n_heap > 0 && sim->status == LH_OK) {
-        process(sim);
-        if (sim->counters.events % 1000000 == 0 && o->progress &&
-            o->progress(o->context, sim->counters.events))
-            return lhi_fail(err, LH_ECANCELED, "stopped");
-    }
-    if (sim->status == LH_EINPUT)
-        return lhi_fail(err, LH_EINPUT,
-                        "a queue pair makes no progress in %d timeouts: the "
-                        "timeout, the queue or the redundancy code does not "
-                        "suit the link",
-                        (int)MOST_TIMEOUTS);
-    if (sim->status != LH_OK)
-        return lhi_fail_nomem(err);
+}
+
+/* Runs the simulation until no event is left. LH_EINPUT: some messages never
+ * end, or a queue pair makes no progress; LH_ECANCELED: stopped by the
+ * callback. */
+static lh_status run(lhi_packet_sim *sim, lh_error *err)
+{
+    start_messages(sim);
+    while (sim->n_heap > 0)
+        LHI_TRY(lhi_packets_step(sim, err));
     if (sim->n_missing > 0)
         return lhi_fail(err, LH_EINPUT, "%u of %u messages wait for each other",
-                        sim->n_missing, o->n_messages);
+                        sim->n_missing, sim->o->n_messages);
     return LH_OK;
 }
 
@@ -145,6 +161,7 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
 /* Frees the ring buffers and bit sets of all ports and queue pairs. */
 static void end(lhi_packet_sim *sim)
 {
+    free(sim->arrivals.items);
     for (uint32_t i = 0; sim->ports && i < sim->o->fabric->n_ports; i++)
         free(sim->ports[i].packets.items);
     for (uint32_t i = 0; sim->pairs && i < sim->o->n_pairs; i++) {
@@ -157,25 +174,74 @@ static void end(lhi_packet_sim *sim)
     }
 }
 
-/* Stores each message's start and end (ns) in times[], and the counters and the
- * longest switch queue in *out. */
-static void store_results(const lhi_packet_sim *sim, lhi_message_times *times,
-                          lh_packet_counters *out)
+lh_packet_counters lhi_packets_count(const lhi_packet_sim *sim)
 {
-    *out = sim->counters;
+    lh_packet_counters counters = sim->counters;
     for (uint32_t i = 0; i < sim->o->fabric->n_ports; i++) {
         const lhi_port *p = &sim->ports[i];
         /* Hosts hold their packets themselves. */
         uint64_t bytes = (uint64_t)((double)p->max_queue_ps * 0x1p16 /
                                     (double)p->ps_per_64k);
         if (p->spec->from >= sim->o->fabric->n_hosts &&
-            bytes > out->max_queue_bytes)
-            out->max_queue_bytes = bytes;
+            bytes > counters.max_queue_bytes)
+            counters.max_queue_bytes = bytes;
     }
-    for (uint32_t i = 0; i < sim->o->n_messages; i++)
-        times[i] =
-            (lhi_message_times){(double)sim->messages[i].start_ps / PS_PER_NS,
-                                (double)sim->messages[i].end_ps / PS_PER_NS};
+    return counters;
+}
+
+lh_status lhi_packets_open(const lhi_packet_options *options,
+                           lhi_packet_sim **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_packet_sim *sim = mem ? LHI_NEW(mem, lhi_packet_sim, 1) : NULL;
+    if (!sim) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    sim->o = options;
+    sim->mem = mem;
+    sim->has_caller = true;
+    lh_status status = begin(sim, mem, err);
+    if (status != LH_OK) {
+        lhi_packets_close(sim);
+        return status;
+    }
+    start_messages(sim);
+    *out = sim;
+    return LH_OK;
+}
+
+void lhi_packets_close(lhi_packet_sim *sim)
+{
+    if (!sim)
+        return;
+    end(sim);
+    lhi_arena_free(sim->mem);
+}
+
+void lhi_packets_send(lhi_packet_sim *sim, uint32_t message, int64_t ns)
+{
+    lhi_packet_sim_schedule(sim, PS_PER_NS * (uint64_t)ns,
+                            sim->message_source + message);
+}
+
+uint64_t lhi_packets_peek(const lhi_packet_sim *sim)
+{
+    return sim->n_heap > 0 ? sim->heap[0].ps : UINT64_MAX;
+}
+
+bool lhi_packets_take_arrival(lhi_packet_sim *sim, uint32_t *message,
+                              int64_t *arrive_ns)
+{
+    lhi_ring *ring = &sim->arrivals;
+    if (ring->count == 0)
+        return false;
+    *message = ((const uint32_t *)ring->items)[ring->head];
+    ring->head = (ring->head + 1) & (ring->capacity - 1);
+    ring->count--;
+    *arrive_ns =
+        (int64_t)((sim->messages[*message].end_ps + PS_PER_NS - 1) / PS_PER_NS);
+    return true;
 }
 
 lh_status lhi_packets_simulate(const lhi_packet_options *options,
@@ -189,8 +255,12 @@ lh_status lhi_packets_simulate(const lhi_packet_options *options,
     lh_status status = begin(&sim, mem, err);
     if (status == LH_OK)
         status = run(&sim, err);
+    for (uint32_t i = 0; status == LH_OK && i < options->n_messages; i++)
+        times[i] =
+            (lhi_message_times){(double)sim.messages[i].start_ps / PS_PER_NS,
+                                (double)sim.messages[i].end_ps / PS_PER_NS};
     if (status == LH_OK)
-        store_results(&sim, times, out);
+        *out = lhi_packets_count(&sim);
     end(&sim);
     lhi_arena_free(mem);
     return status;

@@ -73,4 +73,30 @@ lh_status lhi_packets_simulate(const lhi_packet_options *options,
                                lhi_message_times *times,
                                lh_packet_counters *out, lh_error *err);
 
+/* --- messages whose times depend on other simulations --- */
+
+/* A simulation that its caller advances event by event. */
+typedef struct lhi_packet_sim lhi_packet_sim;
+
+/* Begins a simulation; `options` stays borrowed. Messages with n_required > 0
+ * and no predecessor wait for lhi_packets_send(). Release with
+ * lhi_packets_close(). */
+lh_status lhi_packets_open(const lhi_packet_options *options,
+                           lhi_packet_sim **out, lh_error *err);
+/* Frees a simulation; ignores NULL. */
+void lhi_packets_close(lhi_packet_sim *sim);
+/* Sends a message at time `ns`, which is not before the latest event. Its
+ * first_pair may be set until then. */
+void lhi_packets_send(lhi_packet_sim *sim, uint32_t message, int64_t ns);
+/* Returns the time of the next event in ps; UINT64_MAX: none. */
+uint64_t lhi_packets_peek(const lhi_packet_sim *sim);
+/* Processes the next event. LH_EINPUT: a queue pair makes no progress. */
+lh_status lhi_packets_step(lhi_packet_sim *sim, lh_error *err);
+/* Removes the first message that has arrived since the last call, into
+ * *message, and its arrival rounded up to ns; false: none. */
+bool lhi_packets_take_arrival(lhi_packet_sim *sim, uint32_t *message,
+                              int64_t *arrive_ns);
+/* Returns the counters so far and the longest switch queue. */
+lh_packet_counters lhi_packets_count(const lhi_packet_sim *sim);
+
 #endif

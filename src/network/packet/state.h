@@ -133,7 +133,7 @@ typedef struct lhi_message_state {
 } lhi_message_state;
 
 /* A simulation. */
-typedef struct lhi_packet_sim {
+struct lhi_packet_sim {
     const lhi_packet_options *o;
     lhi_port *ports;
     lhi_host *hosts;
@@ -149,8 +149,11 @@ typedef struct lhi_packet_sim {
     uint64_t reorder_ps;
     uint32_t n_missing; /* messages that have not arrived */
     lh_packet_counters counters;
+    lhi_ring arrivals; /* uint32_t: messages that have arrived, not taken */
+    bool has_caller;   /* that takes arrivals */
+    lhi_arena *mem;
     lh_status status; /* LH_ENOMEM; LH_EINPUT: no progress */
-} lhi_packet_sim;
+};
 
 /* --- ports --- */
 

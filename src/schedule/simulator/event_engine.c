@@ -59,6 +59,7 @@ typedef struct engine {
     const lh_pipeline *p;
     const lh_schedule *s;
     lh_sim_options options;
+    const lhi_sim_network *network; /* NULL: none */
     lhi_arena *mem;
     lh_timeline *t;
     lhi_heap heap;
@@ -72,6 +73,8 @@ typedef struct engine {
     lhi_copy_clock offload;
     int64_t *copies; /* per run: additional copy time; NULL: none */
     bool no_memory;
+    lh_status network_status; /* of its functions */
+    lh_error *err;
 } engine;
 
 /* Returns the number of the input (a message, or a result on the same device)
@@ -307,8 +310,29 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Computes departure and arrival of message `i` on its link: it departs when it
- * is ready and the link is free. */
+/* Handles the arrival of message `i`, known now: frees the sender's queue
+ * entry, and starts the receiving device's pass if it waits for the message. */
+static void arrive_message(engine *e, uint64_t i, const lhi_route *route,
+                           int64_t arrive_ns)
+{
+    input *in = &e->inputs[i];
+    lh_message *msg = &e->t->messages[in->message];
+    device_state *to = &e->devices[msg->to];
+    bool starts =
+        to->pos < to->count && !to->running &&
+        (get_input(e, &to->order[to->pos]) == i ||
+         (starts_pair(e, to) && get_input(e, &to->order[to->pos + 1]) == i));
+    msg->arrive_ns = in->arrive_ns = arrive_ns;
+    if (e->options.coupled_queue && is_direct(e, route) &&
+        !e->options.coupled_until_sent)
+        push_event(e, arrive_ns, FREE, msg->from, 0);
+    if (starts)
+        try_start(e, msg->to);
+}
+
+/* Computes message `i`'s departure on its link: it departs when it is
+ * ready and the link is free. Its arrival is known then, unless the network
+ * delivers it. */
 static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
@@ -332,22 +356,39 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
         *free_ns = msg->depart_ns + route->transfer_ns;
     }
     msg->sent_ns = msg->depart_ns + route->transfer_ns;
-    msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
     /* The final kinds, D or B, are filled in later from the orders. */
-    device_state *to = &e->devices[msg->to];
-    bool starts =
-        to->pos < to->count && !to->running &&
-        (get_input(e, &to->order[to->pos]) == i ||
-         (starts_pair(e, to) && get_input(e, &to->order[to->pos + 1]) == i));
     uint8_t kind = is_f ? LH_F : LH_D;
     msg->consumer = (lh_pass){c, m, 0, 1, kind, false};
     msg->producer = (lh_pass){from_chunk, m, 0, 1, kind, false};
-    if (e->options.coupled_queue && is_direct(e, route))
-        push_event(
-            e, e->options.coupled_until_sent ? msg->sent_ns : msg->arrive_ns,
-            FREE, msg->from, 0);
-    if (starts)
-        try_start(e, msg->to);
+    if (e->options.coupled_queue && is_direct(e, route) &&
+        e->options.coupled_until_sent)
+        push_event(e, msg->sent_ns, FREE, msg->from, 0);
+    if (!e->network || route->link == LH_NONE ||
+        !e->network->carries[route->link])
+        arrive_message(e, i, route, msg->sent_ns + route->latency_ns);
+    else if (e->network_status == LH_OK)
+        e->network_status =
+            e->network->send(e->network->context, in->message, msg, e->err);
+}
+
+/* Handles the next arrival from the network, if it is at `until_ns` or before.
+ * Returns false if there is none. */
+static bool receive_message(engine *e, int64_t until_ns)
+{
+    uint32_t message;
+    int64_t arrive_ns;
+    if (!e->network || e->network_status != LH_OK)
+        return false;
+    e->network_status = e->network->receive(e->network->context, until_ns,
+                                            &message, &arrive_ns, e->err);
+    if (e->network_status != LH_OK || message == LH_NONE)
+        return false;
+    const lh_message *msg = &e->t->messages[message];
+    uint64_t i = (uint64_t)msg->consumer.chunk * e->p->n_microbatches +
+                 msg->consumer.microbatch +
+                 (msg->consumer.kind == LH_F ? 0 : e->n_half);
+    arrive_message(e, i, get_route(e, i), arrive_ns);
+    return true;
 }
 
 /* Handles message `in`, which may enter its link from `now` on: departs all
@@ -482,7 +523,15 @@ static lh_status run_events(engine *e, lh_error *err)
     lhi_event event;
     start_all(e);
     add_pieces(e);
-    while (!e->no_memory && lhi_heap_pop(&e->heap, &event)) {
+    for (;;) {
+        /* Arrivals that are due before the next event may add earlier ones. */
+        int64_t next_ns =
+            e->heap.count > 0 ? e->heap.items[0].time_ns : INT64_MAX;
+        if (receive_message(e, next_ns))
+            continue;
+        if (e->no_memory || e->network_status != LH_OK ||
+            !lhi_heap_pop(&e->heap, &event))
+            break;
         uint32_t d = (uint32_t)event.rank;
         switch ((enum event_kind)(event.rank >> 32)) {
         case FREE:
@@ -506,6 +555,8 @@ static lh_status run_events(engine *e, lh_error *err)
     }
     if (e->no_memory)
         return lhi_fail_nomem(err);
+    if (e->network_status != LH_OK)
+        return e->network_status;
     for (uint32_t d = 0; d < e->p->n_devices; d++)
         if (e->devices[d].pos < e->devices[d].count)
             return report_deadlock(e, d, err);
@@ -704,10 +755,16 @@ static lh_status run_all(engine *e, lh_error *err)
 
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
-                               const lh_sim_options *options, lhi_arena *mem,
+                               const lh_sim_options *options,
+                               const lhi_sim_network *network, lhi_arena *mem,
                                lh_timeline **out, lh_error *err)
 {
-    engine e = {.p = pipeline, .s = schedule, .options = *options, .mem = mem};
+    engine e = {.p = pipeline,
+                .s = schedule,
+                .options = *options,
+                .network = network,
+                .mem = mem,
+                .err = err};
     e.t = LHI_NEW(mem, lh_timeline, 1);
     if (!e.t)
         return lhi_fail_nomem(err);

@@ -22,20 +22,30 @@ lh_status lhi_sim_options(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
-                      const lh_sim_options *options, lh_timeline **out,
-                      lh_error *err)
+lh_status lhi_simulate_with_network(const lh_pipeline *pipeline,
+                                    const lh_schedule *schedule,
+                                    const lh_sim_options *options,
+                                    const lhi_sim_network *network,
+                                    lh_timeline **out, lh_error *err)
 {
     lh_sim_options checked;
     LHI_TRY(lhi_sim_options(pipeline, options, &checked, err));
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status =
-        lhi_event_engine_run(pipeline, schedule, &checked, mem, out, err);
+    lh_status status = lhi_event_engine_run(pipeline, schedule, &checked,
+                                            network, mem, out, err);
     if (status != LH_OK)
         lhi_arena_free(mem);
     return status;
+}
+
+lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
+                      const lh_sim_options *options, lh_timeline **out,
+                      lh_error *err)
+{
+    return lhi_simulate_with_network(pipeline, schedule, options, NULL, out,
+                                     err);
 }
 
 void lh_timeline_free(lh_timeline *timeline)

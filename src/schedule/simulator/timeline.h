@@ -101,11 +101,36 @@ lh_status lhi_analysis_find_slack(const lh_pipeline *pipeline,
                                   lhi_arena *scratch, lh_slack **out,
                                   uint32_t *n_out, lh_error *err);
 
+/* A simulated network that delivers the messages of some links, in place of the
+ * links' latencies. */
+typedef struct lhi_sim_network {
+    void *context;
+    const bool *carries; /* per lh_pipeline_link() */
+    /* Sends message `number` of the timeline at message->depart_ns. That is not
+     * before the time to which the network has advanced. */
+    lh_status (*send)(void *context, uint32_t number, const lh_message *message,
+                      lh_error *err);
+    /* Advances the network until its next message arrives, at most to
+     * `until_ns`. *number: the message; LH_NONE: none arrives. */
+    lh_status (*receive)(void *context, int64_t until_ns, uint32_t *number,
+                         int64_t *arrive_ns, lh_error *err);
+} lhi_sim_network;
+
+/* Simulates a schedule as lh_simulate() does; `network` delivers the messages
+ * of its links. Data-parallel pieces that share a link with such messages wait
+ * for the link's transfer times. */
+lh_status lhi_simulate_with_network(const lh_pipeline *pipeline,
+                                    const lh_schedule *schedule,
+                                    const lh_sim_options *options,
+                                    const lhi_sim_network *network,
+                                    lh_timeline **out, lh_error *err);
+
 /* Simulates a schedule with the event engine; everything in *out is allocated
- * from `mem`. */
+ * from `mem`. `network` may be NULL. */
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
-                               const lh_sim_options *options, lhi_arena *mem,
+                               const lh_sim_options *options,
+                               const lhi_sim_network *network, lhi_arena *mem,
                                lh_timeline **out, lh_error *err);
 
 #endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulates a plan's messages between datacenters packet by packet. */
+#include "plan_packets.h"
+
+#include "problem.h"
+#include "values.h"
+#include "view.h"
+
+#include <inttypes.h>
+
+/* Shows progress; stops after an interrupt (callback). */
+static bool show_progress(void *context, uint32_t done, uint32_t total)
+{
+    cli_progress(context, "packets: iteration %" PRIu32 " of %" PRIu32,
+                 done < total ? done + 1 : total, total);
+    return cli_interrupts() > 0;
+}
+
+/* Returns by how many percent `ns` exceeds `planned`. */
+static double compute_excess(double ns, double planned)
+{
+    return planned > 0 ? 100 * (ns / planned - 1) : 0;
+}
+
+/* Prints a row per link. */
+static void print_links(cli *c, const lh_packet_plan *r)
+{
+    cli_print(c,
+              "\n%-20s  messages      MB  planned ms   mean ms    95 %% ms  "
+              "  worst ms  sent again %%  dropped %%\n",
+              "link");
+    for (uint32_t i = 0; i < r->n_links; i++) {
+        const lh_packet_plan_link *l = &r->links[i];
+        double sent = (double)l->counters.sent;
+        cli_print(c,
+                  "%-20s  %8" PRIu32 "  %6.1f  %10.3f  %8.3f  %8.3f  %10.3f  "
+                  "%12.3f  %9.3f\n",
+                  l->name, l->messages, l->message_bytes * 1e-6,
+                  l->planned_ns * 1e-6, l->mean_ns * 1e-6, l->p95_ns * 1e-6,
+                  l->max_ns * 1e-6,
+                  100 * (double)l->counters.retransmitted / sent,
+                  100 * (double)l->counters.dropped / sent);
+    }
+}
+
+/* Prints the result for people. */
+static void print_text(cli *c, const cli_plan_packets *how,
+                       const lh_packet_plan *r)
+{
+    const lh_packet_plan_link *l = &r->links[0];
+    cli_print(c,
+              "iteration     planned %.6f s, by packets %.6f s (%+.2f %%), "
+              "least %.6f, greatest %.6f\n",
+              (double)r->planned_ns * 1e-9, r->mean_ns * 1e-9,
+              compute_excess(r->mean_ns, (double)r->planned_ns),
+              (double)r->least_ns * 1e-9, (double)r->greatest_ns * 1e-9);
+    print_links(c, r);
+    cli_print(c,
+              "\nMessages of one of %" PRIu32 " replicas that send at the same "
+              "time, each over %" PRIu32 " GPU%s. \"planned\": the closed "
+              "form of the plan. ",
+              l->replicas, l->gpus, l->gpus == 1 ? "" : "s");
+    if (r->sample == LH_PACKET_ALL)
+        cli_print(c, "Every message was simulated packet by packet");
+    else
+        cli_print(c,
+                  "%" PRIu32 " message%s of each sender simulated packet by "
+                  "packet; the times of the others were drawn from them",
+                  r->sample, r->sample == 1 ? " was" : "s were");
+    cli_print(c,
+              ", with %" PRIu32 " seed%s. Collectives take the plan's "
+              "times.\n",
+              how->seeds, how->seeds == 1 ? "" : "s");
+}
+
+/* Returns a link's JSON object. */
+static json_t *make_link(const lh_packet_plan_link *l)
+{
+    const lh_packet_counters *k = &l->counters;
+    return json_pack(
+        "{s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:I, s:I}",
+        "link", l->name, "messages", (int)l->messages, "replicas",
+        (int)l->replicas, "gpus", (int)l->gpus, "message_bytes",
+        l->message_bytes, "planned_ns", l->planned_ns, "mean_ns", l->mean_ns,
+        "p95_ns", l->p95_ns, "max_ns", l->max_ns, "sent", (json_int_t)k->sent,
+        "delivered", (json_int_t)k->delivered, "lost", (json_int_t)k->lost,
+        "dropped", (json_int_t)k->dropped, "retransmitted",
+        (json_int_t)k->retransmitted, "timeouts", (json_int_t)k->timeouts,
+        "max_queue_bytes", (json_int_t)k->max_queue_bytes, "events",
+        (json_int_t)k->events);
+}
+
+/* Prints the result as JSON. */
+static lh_status print_json(cli *c, const cli_plan_packets *how,
+                            const lh_packet_plan *r)
+{
+    json_t *links = json_array();
+    for (uint32_t i = 0; i < r->n_links; i++)
+        json_array_append_new(links, make_link(&r->links[i]));
+    json_t *object =
+        json_pack("{s:s, s:I, s:i, s:s, s:I, s:f, s:I, s:I, s:o}", "longhaul",
+                  "packets/1", "seed", (json_int_t)c->common.seed, "seeds",
+                  (int)how->seeds, "certainty", "simulated", "planned_ns",
+                  (json_int_t)r->planned_ns, "mean_ns", r->mean_ns, "least_ns",
+                  (json_int_t)r->least_ns, "greatest_ns",
+                  (json_int_t)r->greatest_ns, "links", links);
+    json_object_set_new(object, "sample",
+                        r->sample == LH_PACKET_ALL ? json_null()
+                                                   : json_integer(r->sample));
+    return cli_put_json(c, object);
+}
+
+/* Simulates the plan that was read. */
+static lh_status simulate(cli *c, const cli_plan_packets *how,
+                          const lh_plan *plan)
+{
+    const lh_packet_plan_run run = {.size = sizeof run,
+                                    .seed = c->common.seed,
+                                    .n_seeds = how->seeds,
+                                    .threads = how->threads,
+                                    .sample = how->sample,
+                                    .progress = show_progress,
+                                    .context = c};
+    lh_packet_plan *result = NULL;
+    cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
+    lh_status status = lh_packets_simulate_plan(plan, &run, &result, &c->err);
+    cli_interrupts_end();
+    cli_progress_end();
+    CLI_TRY(status);
+    if (c->common.json)
+        status = print_json(c, how, result);
+    else
+        print_text(c, how, result);
+    lh_packet_plan_free(result);
+    return status;
+}
+
+lh_status cli_plan_packets_run(cli *c, const cli_plan_packets *how)
+{
+    cli_problem problem = {0};
+    lh_status status = cli_problem_read(c, c->operands[0], false, &problem);
+    if (status == LH_OK && !problem.plan)
+        status = cli_usage(c,
+                           "%s is a pipeline; packets needs a plan, whose "
+                           "job describes its links",
+                           c->operands[0]);
+    if (status == LH_OK)
+        status = simulate(c, how, problem.plan);
+    cli_problem_fini(&problem);
+    return status;
+}
