@@ -56,17 +56,18 @@ static void print_text(cli *c, const cli_plan_packets *how,
               (double)r->least_ns * 1e-9, (double)r->greatest_ns * 1e-9);
     print_links(c, r);
     cli_print(c,
-              "\nMessages of one of %" PRIu32 " replicas that send at the same "
-              "time, each over %" PRIu32 " GPU%s. \"planned\": the closed "
+              "\nMessages of one replica of %" PRIu32 " that send at the same "
+              "time, with %" PRIu32 " GPU%s. \"planned\": the closed "
               "form of the plan. ",
               l->replicas, l->gpus, l->gpus == 1 ? "" : "s");
     if (r->sample == LH_PACKET_ALL)
         cli_print(c, "Every message was simulated packet by packet");
     else
         cli_print(c,
-                  "%" PRIu32 " message%s of each sender simulated packet by "
+                  "%" PRIu32 " message%s of each sender %s simulated packet by "
                   "packet; the times of the others were drawn from them",
-                  r->sample, r->sample == 1 ? " was" : "s were");
+                  r->sample, r->sample == 1 ? "" : "s",
+                  r->sample == 1 ? "was" : "were");
     cli_print(c,
               ", with %" PRIu32 " seed%s. Collectives take the plan's "
               "times.\n",

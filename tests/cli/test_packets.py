@@ -4,7 +4,7 @@
 import re
 import shlex
 
-from harness import ROOT, case, check, finish, json_case, run, test
+from harness import ROOT, case, check, finish, json_case, makes, run, test, write
 
 PAGE = (ROOT / "docs" / "theory" / "packets.md").read_text(encoding="utf-8")
 LINK = ["packets", "--gbps", "100", "--latency", "1ms", "--message", "1MB"]
@@ -103,6 +103,96 @@ def invalid_values_are_rejected():
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",
                   many], 2, err="more than 4096 combinations")
+
+
+# Four stages on two datacenters: 8 messages of 1 MB in each direction.
+JOB = """longhaul: job/1
+model: {hidden: 1024, heads: 8, layers: 8, vocab: 1000, ffn: 4096}
+training: {global_batch: 8, sequence: 512, precision: bf16}
+layout: {micro_batch: 1, tensor: 1, pipeline: 4, outermost: pipeline, schedule: 1f1b}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 2
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+    - {name: west, nodes: 1}
+    - {name: east, nodes: 1}
+  links:
+    - {between: [west, east], latency_ms: 1, gbps: 100%s}
+"""
+ENDS = ", load_balancing: ecmp, recovery: selective-repeat, queue_pairs: 2"
+
+
+@makes("exact.json", "lossy.json", "silent.json")
+def plans():
+    for name, settings in (("exact", ENDS), ("lossy", ENDS + ", loss: 0.001"),
+                           ("silent", "")):
+        write(f"{name}.yaml", JOB % settings)
+        run("plan", f"{name}.yaml", "--effort", "1000", "-o", f"{name}.json")
+
+
+@test
+def a_plan_without_losses_keeps_its_times():
+    plans()
+    found = json_case("exact", ["packets", "exact.json", "--seeds", "1"])
+    check([(link["link"], link["messages"], link["message_bytes"])
+           for link in found["links"]] ==
+          [("west>east", 8, 1048576), ("east>west", 8, 1048576)], found)
+    for link in found["links"]:
+        # Both sites' switches: 2 us; the last packet is sent three times.
+        more = link["max_ns"] - link["planned_ns"]
+        check(1900 <= more <= 4000, link)
+        check(link["sent"] == link["delivered"] == 8 * 256, link)
+    more = found["mean_ns"] - found["planned_ns"]
+    check(0 < more < 16 * 4000, found)
+
+
+@test
+def late_messages_delay_the_iteration():
+    plans()
+    exact = json_case("exact", ["packets", "exact.json", "--seeds", "1"])
+    full = json_case("full", ["packets", "lossy.json", "--seeds", "40"])
+    drawn = json_case("drawn", ["packets", "lossy.json", "--seeds", "40",
+                                "--sample", "4"])
+    check(full["sample"] is None and drawn["sample"] == 4, drawn)
+    for link in full["links"]:
+        check(link["lost"] > 0 and link["max_ns"] > link["mean_ns"], link)
+    # The messages' delays exceed the iteration's: some hide behind passes.
+    late = sum(a["messages"] * (a["mean_ns"] - b["mean_ns"])
+               for a, b in zip(full["links"], exact["links"]))
+    check(0 < full["mean_ns"] - exact["mean_ns"] < late, (full, late))
+    check(full["least_ns"] < full["mean_ns"] < full["greatest_ns"], full)
+    # What fast-forwarding costs: below 2 % of the iteration, 15 % of a message.
+    check(abs(drawn["mean_ns"] / full["mean_ns"] - 1) < 0.02, (full, drawn))
+    for a, b in zip(full["links"], drawn["links"]):
+        check(abs(b["mean_ns"] / a["mean_ns"] - 1) < 0.15, (a, b))
+    again = json_case("again", ["packets", "lossy.json", "--seeds", "40", "-j",
+                                "2"])
+    check(again == full, "depends on the number of threads")
+    other = json_case("seed", ["packets", "lossy.json", "--seeds", "40",
+                               "--seed", "99"])
+    check(other["mean_ns"] != full["mean_ns"], "--seed changes nothing")
+
+
+@test
+def plans_without_settings_are_refused():
+    plans()
+    case("no settings", ["packets", "silent.json"], 1,
+         err="link west>east: the job does not give load_balancing.*add")
+    case("link option", ["packets", "exact.json", "--gbps", "100"], 2,
+         err="--gbps cannot be combined with a plan")
+    case("sample", ["packets", "exact.json", "--sample", "few"], 2,
+         err="--sample: 'few' is neither")
+    case("no plan", [*LINK, "--sample", "2"], 2, err="--sample requires a plan")
+    write("inside.yaml", JOB.replace("outermost: pipeline", "outermost: data")
+          .replace("pipeline: 4", "pipeline: 2") % ENDS)
+    run("plan", "inside.yaml", "--effort", "1000", "-o", "inside.json")
+    case("no messages", ["packets", "inside.json"], 1,
+         err="no message of the plan crosses a link between datacenters")
+    case("a pipeline", ["packets", str(ROOT / "examples" /
+                                       "pipeline-two-sites.yaml")], 2,
+         err="is a pipeline; packets needs a plan")
 
 
 finish()

@@ -3,10 +3,12 @@
  * the tests' naive simulator, the verifier and the evaluator must agree.
  *
  *     test_agreement [CASES [FIRST]] */
+#include "base/heap.h"
 #include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
 #include "schedule/pipeline/accessors.h"
+#include "schedule/simulator/timeline.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -303,6 +305,87 @@ static void all_agree(void)
               n_deadlocks);
 }
 
+/* A network that delivers every message at the time that its link would. */
+typedef struct planned_network {
+    const lh_pipeline *p;
+    lhi_heap arrivals;
+    uint32_t n_sent;
+} planned_network;
+
+static lh_status send_planned(void *context, uint32_t number,
+                              const lh_message *message, lh_error *err)
+{
+    planned_network *n = context;
+    (void)err;
+    lhi_event event = {.time_ns =
+                           message->sent_ns +
+                           lh_pipeline_link(n->p, message->link)->latency_ns,
+                       .seq = n->n_sent++,
+                       .payload = number};
+    return lhi_heap_push(&n->arrivals, event) ? LH_OK : LH_ENOMEM;
+}
+
+static lh_status receive_planned(void *context, int64_t until_ns,
+                                 uint32_t *number, int64_t *arrive_ns,
+                                 lh_error *err)
+{
+    planned_network *n = context;
+    lhi_event event;
+    (void)err;
+    *number = LH_NONE;
+    if (n->arrivals.count == 0 || n->arrivals.items[0].time_ns > until_ns)
+        return LH_OK;
+    lhi_heap_pop(&n->arrivals, &event);
+    *number = (uint32_t)event.payload;
+    *arrive_ns = event.time_ns;
+    return LH_OK;
+}
+
+/* Some links' messages are delivered by a network with the links' own times:
+ * the schedule's times stay the same. */
+static void networks_change_nothing_else(void)
+{
+    uint32_t n_sent = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases / 10; i++) {
+        rng r = {UINT64_C(5000000000) + i};
+        bool delegated[MOST_LINKS], carries[MOST_LINKS];
+        static const random_shape shape = {.no_zero_times = true};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_schedule *s =
+            random_schedule(&r, p, rng_chance(&r, 50), rng_chance(&r, 30));
+        lh_sim_options o = some_options(&r, delegated);
+        planned_network network = {.p = p};
+        for (uint32_t k = 0; k < MOST_LINKS; k++)
+            carries[k] = rng_chance(&r, 60);
+        const lhi_sim_network by = {.context = &network,
+                                    .carries = carries,
+                                    .send = send_planned,
+                                    .receive = receive_planned};
+        lh_timeline *t = NULL, *carried = NULL;
+        lh_error err = {0};
+        lh_status status = lh_simulate(p, s, &o, &t, &err);
+        CHECK_INT(lhi_simulate_with_network(p, s, &o, &by, &carried, &err),
+                  status);
+        for (uint32_t d = 0; t && carried && d < lh_timeline_n_devices(t);
+             d++) {
+            uint32_t n;
+            const lh_timeline_run *a = lh_timeline_runs(t, d, &n);
+            const lh_timeline_run *b = lh_timeline_runs(carried, d, &n);
+            for (uint32_t k = 0; k < n; k++)
+                CHECK_MSG(a[k].start_ns == b[k].start_ns &&
+                              a[k].end_ns == b[k].end_ns,
+                          "case %" PRIu32 ": device %" PRIu32, i, d);
+        }
+        n_sent += network.n_sent;
+        lhi_heap_fini(&network.arrivals);
+        lh_timeline_free(t);
+        lh_timeline_free(carried);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(n_sent >= n_cases / 10, "only %" PRIu32 " messages", n_sent);
+}
+
 /* Returns a pipeline with two directions or overlapped pairs or both. Without
  * zero times, so that no pass ends after reduce-scatters of the same time. */
 static lh_pipeline *make_two_way(rng *r)
@@ -426,6 +509,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(all_agree);
+    RUN(networks_change_nothing_else);
     RUN(two_way_pipelines_agree);
     RUN(dependent_pairs_are_wrong);
     RUN(agree_on_what_is_wrong);
