@@ -617,8 +617,8 @@ static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
  * interrupt, to stop the simulation (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
-    cli_progress(context, "packets: row %" PRIu32 " of %" PRIu32, done + 1,
-                 total);
+    cli_progress(context, "packets: simulation %" PRIu32 " of %" PRIu32,
+                 done < total ? done + 1 : total, total);
     return cli_interrupts() > 0;
 }
 

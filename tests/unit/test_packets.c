@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "model/link_settings.h"
-#include "network/packet/simulation.h"
+#include "network/packet/state.h"
 
 #include <longhaul/experimental/packets.h>
 
@@ -235,8 +235,8 @@ static void slow_blocks(void)
     lh_packet_result r = simulate(&link, 1);
     CHECK_INT(r.counters.retransmitted, 0);
     CHECK_INT(r.counters.timeouts, 0);
-    /* A block is recovered before its parity is due, except at the end, when few
-     * queue pairs share the interface. */
+    /* A block is recovered before its parity is due, except at the end, when
+     * few queue pairs share the interface. */
     CHECK(r.counters.sent >= 64 * 12 && r.counters.sent <= 64 * 13);
     CHECK_SHARE(r.end_ns, 64 * 12 * 4096 / 1.25, 0.02);
 }
@@ -293,6 +293,70 @@ static void congestion(void)
     CHECK_INT(delay.counters.marked, 0);
     CHECK(delay.counters.dropped < none.counters.dropped / 4);
     CHECK(delay.bytes_per_s * 4 > 0.7 * 12.5e9);
+}
+
+/* DCQCN's alpha falls while a queue pair sends at the line rate: a notice after
+ * a long time hardly slows it. */
+static void alpha_at_the_line_rate(void)
+{
+    const lhi_fabric fabric = {0};
+    const lhi_packet_options options = {
+        .fabric = &fabric,
+        .transport = {.packet_bytes = 4096,
+                      .control = LH_CONTROL_DCQCN,
+                      .line_bytes_per_s = 12.5e9}};
+    lhi_packet_sim sim = {.o = &options, .now_ps = 1000000};
+    const lhi_packet notice = {.kind = LHI_PACKET_ACK, .marked = true};
+    lhi_control_state c;
+    lhi_control_begin(&sim, &c);
+    lhi_control_receive_ack(&sim, &c, &notice);
+    CHECK_NEAR(c.rate, 12.5e-3 / 2, 1e-9);
+    sim.now_ps += UINT64_C(20000000000); /* 20 ms */
+    lhi_control_send(&sim, &c, 4096);
+    CHECK_NEAR(c.rate, 12.5e-3, 1e-9);
+    sim.now_ps += UINT64_C(1000000000000); /* 1 s */
+    lhi_control_receive_ack(&sim, &c, &notice);
+    CHECK_NEAR(c.rate, 12.5e-3, 1e-9);
+}
+
+/* A lost ack of the last packet is no reason to send it again: the message has
+ * arrived. */
+static void lost_last_acks(void)
+{
+    lh_packet_link link = a_link(100, 1 * MS, 4096);
+    link.load.loss = 0.3;
+    lh_packet_result r = simulate(&link, 200);
+    CHECK(r.counters.lost > 40 && r.counters.lost_acks > 30);
+    CHECK_INT(r.counters.unneeded, 0);
+    CHECK_INT(r.counters.retransmitted, r.counters.lost);
+}
+
+/* The default timeout includes the mean variation. */
+static void timeouts_with_variation(void)
+{
+    lh_packet_link link = a_link(100, 0.1 * MS, 4096 * 20);
+    link.variation_ns = 1000000;
+    lh_packet_result r = simulate(&link, 10);
+    CHECK_INT(r.counters.timeouts, 0);
+    CHECK_INT(r.counters.retransmitted, 0);
+}
+
+/* Go-back-N repeats a redundancy block from its first missing packet on: the
+ * packets before it are not sent again. */
+static void partial_blocks(void)
+{
+    lh_packet_link link = a_link(100, 1 * MS, 4096 * 32);
+    link.setting.recovery = LH_RECOVERY_GO_BACK_N;
+    link.setting.fec_data = 16;
+    link.setting.fec_parity = 1;
+    link.load.loss = 0.01;
+    link.burst = 4;
+    lh_packet_result r = simulate(&link, 250);
+    CHECK(r.counters.lost > 50);
+    /* Whole blocks: six packets for each lost one. */
+    CHECK_MSG(r.counters.retransmitted < 5 * r.counters.lost,
+              "%u packets were sent again, %u lost",
+              (unsigned)r.counters.retransmitted, (unsigned)r.counters.lost);
 }
 
 /* --- random networks --- */
@@ -506,6 +570,10 @@ int main(void)
     RUN(equal_shares);
     RUN(hashing);
     RUN(congestion);
+    RUN(alpha_at_the_line_rate);
+    RUN(lost_last_acks);
+    RUN(timeouts_with_variation);
+    RUN(partial_blocks);
     RUN(random_networks);
     RUN(threads);
     RUN(errors);

@@ -85,7 +85,8 @@ typedef struct lh_packet_run {
     uint32_t n_seeds; /* 1 to 256; 0: 1 */
     uint32_t threads; /* 0: one for each processor; the result is the same */
     /* Called on the calling thread, some times a second: `done` of `total`
-     * links are simulated. true: stop with LH_ECANCELED. NULL: never. */
+     * simulations (a link with a seed) have ended. true: stop with
+     * LH_ECANCELED. NULL: never. */
     bool (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
 } lh_packet_run;

@@ -67,21 +67,28 @@ static void increase_rate(const lhi_packet_sim *sim, lhi_control_state *c)
     c->rate = (c->rate + c->target) / 2;
 }
 
-/* Runs a queue pair's two DCQCN timers up to now: one lowers alpha (the next
- * reduction's strength), the other raises the rate. */
-static void run_timers(const lhi_packet_sim *sim, lhi_control_state *c)
+/* Runs a queue pair's DCQCN timer that lowers alpha (the next reduction's
+ * strength) up to now. It runs since the first notice, at the line rate, too.
+ */
+static void run_alpha_timer(const lhi_packet_sim *sim, lhi_control_state *c)
+{
+    const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
+    for (; c->alpha_ps > 0 && sim->now_ps >= c->alpha_ps && c->alpha > 1e-9;
+         c->alpha_ps += period_ps)
+        c->alpha *= 1 - DCQCN_G;
+}
+
+/* Runs a queue pair's DCQCN timer that raises the rate up to now. */
+static void run_increase_timer(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
     double line = get_line_rate(sim);
-    for (; sim->now_ps >= c->alpha_ps && c->alpha > 1e-9;
-         c->alpha_ps += period_ps)
-        c->alpha *= 1 - DCQCN_G;
     for (; sim->now_ps >= c->increase_ps && c->rate < line * (1 - 1e-9);
          c->increase_ps += period_ps) {
         c->n_timer++;
         increase_rate(sim, c);
     }
-    /* Nothing changes any more until the next notice. */
+    /* The rate stays until the next notice. */
     if (c->rate >= line * (1 - 1e-9)) {
         c->rate = line;
         c->slowed = false;
@@ -94,8 +101,9 @@ static void reduce_rate(const lhi_packet_sim *sim, lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
     double least = get_line_rate(sim) * DCQCN_LEAST_RATE;
+    run_alpha_timer(sim, c);
     if (c->slowed)
-        run_timers(sim, c);
+        run_increase_timer(sim, c);
     c->target = c->rate;
     c->rate *= 1 - c->alpha / 2;
     if (c->rate < least)
@@ -112,7 +120,7 @@ uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
 {
     if (sim->o->transport.control != LH_CONTROL_DCQCN || !c->slowed)
         return 0;
-    run_timers(sim, c);
+    run_increase_timer(sim, c);
     c->bytes += bytes;
     if ((double)c->bytes >= DCQCN_BYTES) {
         c->bytes = 0;

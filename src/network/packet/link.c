@@ -113,13 +113,14 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     return check_packets(link, err);
 }
 
-/* Returns the link's round-trip time in ns without queues: latency in both
- * directions and the fixed latency inside both sites. */
+/* Returns the link's mean round-trip time in ns without queues: latency and
+ * variation in both directions, and the fixed latency inside both sites. */
 static double compute_round_trip(const lh_packet_link *link)
 {
     const lh_link_load *l = &link->load;
     double back = l->return_ns > 0 ? l->return_ns : l->latency_ns;
-    return l->latency_ns + back + 4.0 * SITE_LATENCY_NS;
+    return l->latency_ns + back + 2 * (double)link->variation_ns +
+           4.0 * SITE_LATENCY_NS;
 }
 
 /* Builds the network that the link describes (hosts, interfaces, parallel paths
@@ -262,18 +263,20 @@ typedef struct seed_runs {
     lh_packet_counters *counters; /* [seed] */
     lh_status *statuses;
     lh_error *errors;
-    uint32_t done, total; /* links */
+    uint32_t done, total; /* simulations: a link with a seed */
+    uint32_t n_done;      /* of this link, last reported */
     atomic_bool stops;
 } seed_runs;
 
-/* Calls the caller's progress callback with the number of finished links;
- * requests a stop of all threads if it returns true. `n_done` is not used. */
+/* Calls the caller's progress callback with the number of finished simulations,
+ * of which n_done are of this link; requests a stop of all threads if it
+ * returns true. */
 static void report_progress(void *context, uint32_t n_done)
 {
     seed_runs *s = context;
-    (void)n_done;
+    s->n_done = n_done;
     if (s->run->progress &&
-        s->run->progress(s->run->context, s->done, s->total))
+        s->run->progress(s->run->context, s->done + n_done, s->total))
         atomic_store(&s->stops, true);
 }
 
@@ -283,7 +286,7 @@ static bool report_and_check(void *context, uint64_t events)
 {
     seed_runs *s = context;
     (void)events;
-    report_progress(s, 0);
+    report_progress(s, s->n_done);
     return atomic_load(&s->stops);
 }
 
@@ -486,11 +489,12 @@ lh_status lh_packets_simulate_links(const lh_packet_link *links, uint32_t n,
     if (mine.n_seeds > LHI_MAX_PARALLEL_TASKS)
         return lhi_fail(err, LH_EINVAL, "n_seeds: %u is above %d", mine.n_seeds,
                         (int)LHI_MAX_PARALLEL_TASKS);
-    seed_runs s = {
-        .run = &mine, .n_seeds = mine.n_seeds ? mine.n_seeds : 1, .total = n};
+    seed_runs s = {.run = &mine, .n_seeds = mine.n_seeds ? mine.n_seeds : 1};
+    s.total = n * s.n_seeds;
     atomic_init(&s.stops, false);
     for (uint32_t i = 0; i < n; i++) {
-        s.done = i;
+        s.done = i * s.n_seeds;
+        s.n_done = 0;
         LHI_TRY(simulate_link(&links[i], &s, &out[i], err));
     }
     return LH_OK;

@@ -55,6 +55,17 @@ static uint32_t count_received(lhi_pair *pair, uint32_t first, uint32_t end)
     return n;
 }
 
+/* Returns the first packet number that has not arrived. */
+static uint32_t find_missing(lhi_pair *pair)
+{
+    uint32_t number = pair->expected;
+    uint64_t bit;
+    while (pair->received && number - pair->expected <= pair->received_mask &&
+           (*find_bit(pair, number, &bit) & bit))
+        number++;
+    return number;
+}
+
 /* Ends message parts in order: all whose packets are below pair->expected, the
  * lowest packet number that has not arrived. */
 static void end_parts(lhi_packet_sim *sim, lhi_pair *pair)
@@ -105,6 +116,9 @@ static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
     ack.kind = (uint8_t)kind;
     ack.bytes = ACK_BYTES;
     ack.cumulative = pair->expected;
+    /* A redundancy block may have arrived in part. */
+    if (kind == LHI_PACKET_NACK)
+        ack.number = find_missing(pair);
     ack.marked = data->marked && (pair->notified_ps == 0 ||
                                   sim->now_ps - pair->notified_ps >=
                                       (uint64_t)PS_PER_NS * NOTIFY_NS);

@@ -69,14 +69,15 @@ static uint16_t get_packet_bytes(const lhi_packet_sim *sim,
 /* --- hosts --- */
 
 /* Checks whether a queue pair has a lost or new packet to send, and the
- * transport's window and the congestion window permit it. */
+ * transport's window and the congestion window permit it. After the last
+ * message's arrival nothing is sent again for lost acks. */
 static bool can_send(const lhi_packet_sim *sim, const lhi_pair *pair)
 {
     uint64_t window = sim->o->transport.window_packets;
     bool may_repeat = pair->repeats.count > 0;
     bool may_continue = pair->next < pair->posted &&
                         (window == 0 || pair->next - pair->acked < window);
-    return (may_repeat || may_continue) &&
+    return sim->n_missing > 0 && (may_repeat || may_continue) &&
            lhi_control_allows(sim, &pair->control, pair->in_flight);
 }
 
@@ -268,12 +269,12 @@ void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t number)
 
 /* --- acknowledgements --- */
 
-/* Resets a queue pair to send again from its first packet without
- * acknowledgement (go-back-N). */
-static void go_back(lhi_pair *pair)
+/* Resets a queue pair to send again from packet `number` on, or from its first
+ * one without acknowledgement if that is later (go-back-N). */
+static void go_back(lhi_pair *pair, uint32_t number)
 {
-    pair->next = pair->acked;
-    pair->in_flight = 0;
+    pair->next = number > pair->acked ? number : pair->acked;
+    pair->in_flight = pair->next - pair->acked;
 }
 
 /* Marks packet `number` as lost and appends it to the queue pair's list of
@@ -385,7 +386,7 @@ void lhi_sender_receive_ack(lhi_packet_sim *sim, lhi_pair *pair,
     lhi_control_receive_ack(sim, &pair->control, ack);
     advance(sim, pair, ack->cumulative);
     if (ack->kind == LHI_PACKET_NACK && ack->cumulative == pair->acked) {
-        go_back(pair);
+        go_back(pair, ack->number);
         pair->progress_ps = sim->now_ps;
     }
     if (ack->stamp_ps > pair->acked_ps) {
@@ -408,7 +409,7 @@ void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair)
 {
     uint64_t timeout_ps = PS_PER_NS * (uint64_t)sim->o->transport.timeout_ns;
     pair->has_timer = false;
-    if (pair->acked == pair->posted)
+    if (pair->acked == pair->posted || sim->n_missing == 0)
         return;
     /* All packets are answered: the next one waits for the interface. */
     if (pair->acked_ps == pair->sent_ps && can_send(sim, pair))
@@ -425,7 +426,7 @@ void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair)
                                          : sim->now_ps - timeout_ps + 1,
                         UINT32_MAX);
         else
-            go_back(pair);
+            go_back(pair, pair->acked);
         pair->progress_ps = sim->now_ps;
     }
     pair->has_timer = true;

@@ -19,7 +19,7 @@ enum {
 typedef enum lhi_packet_kind {
     LHI_PACKET_DATA,
     LHI_PACKET_ACK, /* of packet `number` and of all below `cumulative` */
-    LHI_PACKET_NACK /* all below `cumulative` have arrived, and not that one */
+    LHI_PACKET_NACK /* as an ack; `number` is the first that is missing */
 } lhi_packet_kind;
 
 /* A packet. */
