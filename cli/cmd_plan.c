@@ -7,6 +7,7 @@
 #include "jitter_view.h"
 #include "plan_cost.h"
 #include "plan_explanation.h"
+#include "plan_packets.h"
 #include "plan_screen.h"
 #include "plan_whatif.h"
 #include "values.h"
@@ -32,7 +33,7 @@ typedef struct settings {
     bool pareto;
     double pareto_times;
     const char *show;
-    uint32_t target;
+    uint32_t target, network;
     double gpu_hour_usd, per_gb_usd;
     cli_import_options source;
     cli_cluster_options machines;
@@ -54,7 +55,19 @@ static const char *const elastic_planners[] = {"searched", "published", NULL};
 static const char *const targets[] = {"longhaul", "megatron", "torchtitan",
                                       "pytorch", NULL};
 
+static const char *const networks[] = {"model", "packets", NULL};
+
 static const cli_option options[] = {
+    {.name = "network",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, network),
+     .arg = "HOW",
+     .choices = networks,
+     .preset = "model",
+     .help = "Times of messages between datacenters: by the closed form, or by "
+             "simulated packets of the plan's messages, with which the job is "
+             "planned again. The job must give load_balancing and recovery for "
+             "these links."},
     {.name = "for",
      .type = CLI_CHOICE,
      .at = offsetof(settings, target),
@@ -524,6 +537,33 @@ static bool parse_margin(const char *text, lh_plan_options *how)
     return true;
 }
 
+/* Estimates the links of the plan that was made from packets, and plans the job
+ * again with these estimates (--network packets). */
+static lh_status plan_by_packets(cli *c, const lh_job *job,
+                                 lh_plan_options *how, planning_result *m)
+{
+    const settings *s = c->settings;
+    cli_packet_job packets;
+    lh_plan *by_model = m->plan;
+    lh_status status =
+        cli_packet_job_make(c, job, by_model, s->threads, &packets);
+    m->plan = NULL;
+    if (status == LH_OK)
+        status = run_planner(c, &packets.job, how, &m->plan);
+    for (uint32_t i = 0; status == LH_OK && i < packets.n_estimated; i++)
+        cli_note(
+            c,
+            "link %s>%s by packets: %.3f ms and %.3f Gb/s for the messages "
+            "of the closed form's plan, which takes %.3f s",
+            packets.links[i].from, packets.links[i].to,
+            (double)packets.links[i].alpha_ns * 1e-6,
+            8 / packets.links[i].beta_ns_per_byte,
+            (double)lh_plan_iteration_ns(by_model) * 1e-9);
+    cli_packet_job_fini(&packets);
+    lh_plan_free(by_model);
+    return status;
+}
+
 /* Checks the options, reads the job and plans it. */
 static lh_status make_plan(cli *c, planning_result *m)
 {
@@ -573,8 +613,10 @@ static lh_status make_plan(cli *c, planning_result *m)
         const lh_job open = make_open_job(job);
         if (!cli_is_given(c, "for"))
             how.target = plan_for;
-        status = run_planner(c, cli_is_given(c, "from") ? &open : job, &how,
-                             &m->plan);
+        const lh_job *planned = cli_is_given(c, "from") ? &open : job;
+        status = run_planner(c, planned, &how, &m->plan);
+        if (status == LH_OK && s->network)
+            status = plan_by_packets(c, planned, &how, m);
     }
     lh_job_free(job);
     return status;

@@ -7,6 +7,8 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Shows progress; stops after an interrupt (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
@@ -150,4 +152,54 @@ lh_status cli_plan_packets_run(cli *c, const cli_plan_packets *how)
         status = simulate(c, how, problem.plan);
     cli_problem_fini(&problem);
     return status;
+}
+
+/* --- plan --network packets ----------------------------------------------- */
+
+/* Shows progress; stops after an interrupt (callback). */
+static bool show_estimates(void *context, uint32_t done, uint32_t total)
+{
+    cli_progress(context, "packets: simulation %" PRIu32 " of %" PRIu32,
+                 done < total ? done + 1 : total, total);
+    return cli_interrupts() > 0;
+}
+
+lh_status cli_packet_job_make(cli *c, const lh_job *job, const lh_plan *plan,
+                              uint32_t threads, cli_packet_job *out)
+{
+    const lh_packet_plan_run run = {.size = sizeof run,
+                                    .seed = c->common.seed,
+                                    .n_seeds = 5,
+                                    .threads = threads,
+                                    .progress = show_estimates,
+                                    .context = c};
+    *out = (cli_packet_job){.job = *job};
+    cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
+    lh_status status = lh_packets_estimate_links(plan, &run, &out->links,
+                                                 &out->n_estimated, &c->err);
+    cli_interrupts_end();
+    cli_progress_end();
+    CLI_TRY(status);
+    uint32_t n_old = job->profile ? job->profile->n_links : 0;
+    lh_profile_link *links =
+        realloc(out->links, (out->n_estimated + n_old) * sizeof *links);
+    if (!links)
+        return cli_no_memory(c);
+    if (n_old > 0)
+        memcpy(links + out->n_estimated, job->profile->links,
+               n_old * sizeof *links);
+    out->links = links;
+    if (job->profile)
+        out->profile = *job->profile;
+    else
+        out->profile.name = "packets";
+    out->profile.links = links;
+    out->profile.n_links = out->n_estimated + n_old;
+    out->job.profile = &out->profile;
+    return LH_OK;
+}
+
+void cli_packet_job_fini(cli_packet_job *job)
+{
+    free(job->links);
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """packets: messages over a long link, packet by packet."""
+import json
 import re
 import shlex
 
-from harness import ROOT, case, check, finish, json_case, makes, run, test, write
+from harness import ROOT, case, check, finish, json_case, makes, read, run, test, write
 
 PAGE = (ROOT / "docs" / "theory" / "packets.md").read_text(encoding="utf-8")
 LINK = ["packets", "--gbps", "100", "--latency", "1ms", "--message", "1MB"]
@@ -124,7 +125,7 @@ cluster:
 ENDS = ", load_balancing: ecmp, recovery: selective-repeat, queue_pairs: 2"
 
 
-@makes("exact.json", "lossy.json", "silent.json")
+@makes("exact.json", "lossy.json", "silent.json", "lossy.yaml", "silent.yaml")
 def plans():
     for name, settings in (("exact", ENDS), ("lossy", ENDS + ", loss: 0.001"),
                            ("silent", "")):
@@ -173,6 +174,28 @@ def late_messages_delay_the_iteration():
     other = json_case("seed", ["packets", "lossy.json", "--seeds", "40",
                                "--seed", "99"])
     check(other["mean_ns"] != full["mean_ns"], "--seed changes nothing")
+
+
+@test
+def plans_take_link_times_from_packets():
+    plans()
+    by_model = json.loads(read("lossy.json"))
+    done = run("plan", "lossy.yaml", "--effort", "1000", "--network", "packets", "-o",
+               "packets.json")
+    check(len(re.findall("link .*>.* by packets: 1.* ms and 100.000 Gb/s", done.stderr)) == 2,
+          done.stderr)
+    found = json.loads(read("packets.json"))
+    links = found["job"]["profile"]["links"]
+    check([(link["from"], link["to"]) for link in links] ==
+          [("west", "east"), ("east", "west")], links)
+    for link in links:
+        # Above the latency of the link, below that with a loss in every message.
+        check(1001 < link["alpha_us"] < 3000, link)
+    check(found["iteration_ns"] != by_model["iteration_ns"], found)
+    case("again", ["packets", "packets.json"], 1, err="measured times have no packets")
+    case("silent", ["plan", "silent.yaml", "--effort", "1000", "--network",
+                    "packets", "-o", "none.json"], 1,
+         err="link west>east: the job does not give load_balancing")
 
 
 @test

@@ -100,6 +100,8 @@ LH_API lh_status lh_packets_simulate_links(const lh_packet_link *links,
                                            lh_packet_result *out,
                                            lh_error *err);
 
+struct lh_profile_link;
+
 /* --- the messages of a plan ----------------------------------------------- */
 
 /* Settings of a plan's simulation. */
@@ -159,6 +161,16 @@ typedef struct lh_packet_plan {
 LH_API lh_status lh_packets_simulate_plan(const lh_plan *plan,
                                           const lh_packet_plan_run *run,
                                           lh_packet_plan **out, lh_error *err);
+/* Estimates the links that the plan's messages cross from packets: *out has *n
+ * links whose values, as a profile's measured ones, give the mean time of a
+ * message of the plan and of one of half its size. Both are simulated as
+ * sampled messages of all replicas (run->sample; LH_PACKET_ALL is not
+ * possible). No link is faster than its line. Names are borrowed from the plan.
+ * Release *out with free(). Errors as lh_packets_simulate_plan(). */
+LH_API lh_status lh_packets_estimate_links(const lh_plan *plan,
+                                           const lh_packet_plan_run *run,
+                                           struct lh_profile_link **out,
+                                           uint32_t *n, lh_error *err);
 /* Frees a plan's simulation; ignores NULL. */
 LH_API void lh_packet_plan_free(lh_packet_plan *result);
 

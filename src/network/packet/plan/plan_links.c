@@ -78,6 +78,8 @@ static lh_status fill_link(const lh_plan *plan, const lh_link_advice *a,
         &job->wans[(size_t)from * job->n_datacenters + to].setting;
     LHI_TRY(check_settings(a, s, err));
     LHI_TRY(lhi_complete_cost_options(job, &given, &options, err));
+    out->from = a->from;
+    out->to = a->to;
     out->gpus = (uint32_t)gpus;
     out->link = (lh_packet_link){
         .load = lhi_link_load(job, from, to, options.constants),

@@ -10,11 +10,12 @@
 
 /* A link that messages cross. */
 typedef struct lhi_plan_link {
-    const char *name;    /* of the pipeline's links */
-    lh_packet_link link; /* one sender stands for a replica's GPUs */
-    uint32_t gpus;       /* of a replica, which send one message */
-    double planned_ns;   /* of a message */
-    uint32_t n_messages; /* of a replica in an iteration */
+    const char *name;      /* of the pipeline's links */
+    const char *from, *to; /* datacenters; borrowed from the plan */
+    lh_packet_link link;   /* one sender stands for a replica's GPUs */
+    uint32_t gpus;         /* of a replica, which send one message */
+    double planned_ns;     /* of a message */
+    uint32_t n_messages;   /* of a replica in an iteration */
     /* Per device: its number among those that send over the link; LH_NONE: does
      * not send. */
     uint32_t *senders;
