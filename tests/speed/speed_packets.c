@@ -1,29 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the speed of the packet simulation, and of htsim in the same run.
+/* Measures the speed of the packet simulation, and of htsim in the same run;
+ * and compares their completion times.
  *
  *     speed-packets [MEGABYTES] [HTSIM_ROCE]
+ *     speed-packets compare HTSIM_ROCE [RUNS]
  *
- * A permutation of 16 hosts on a folded Clos network with three tiers (4 pods
- * of 2 racks of 2 hosts), 100 Gb/s, 4096 bytes of data in a packet; each host
- * sends one message with go-back-N. HTSIM_ROCE: the program htsim_roce of
- * Broadcom/csg-htsim, which runs the same permutation. */
+ * The network is a folded Clos network with three tiers and 16 hosts (4 pods of
+ * 2 racks of 2 hosts), 100 Gb/s, 4096 bytes of data in a packet; go-back-N.
+ * HTSIM_ROCE: the program htsim_roce of Broadcom/csg-htsim, which simulates the
+ * same messages. The first form sends a permutation. The second form prints the
+ * mean and the last completion of single messages, incasts and a permutation,
+ * until the last ack, with ECMP by RUNS random hashes (default: 10), and fails
+ * if a mean differs by more than 5 %. htsim's hashes depend on the second in
+ * which it starts. */
 #define _XOPEN_SOURCE 700 /* clock_gettime, mkdtemp, realpath */
 #include "network/packet/simulation.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { HOSTS = 16 };
+enum { HOSTS = 16, LATENCY_NS = 1000, MOST_RUNS = 1000 };
 
 /* Receiver of each host's message: the permutation of htsim's
  * perm_16n_16c_2MB.cm. */
 static const uint32_t receivers[HOSTS] = {13, 3,  10, 14, 0,  11, 7, 5,
                                           9,  12, 6,  4,  15, 2,  8, 1};
 
+/* Equal messages that start at the same time. */
+typedef struct traffic {
+    const char *name;
+    uint32_t n, from[HOSTS], to[HOSTS];
+    uint64_t bytes;
+} traffic;
+
+/* Seconds and packets of a simulation, and the completion of each message with
+ * its last ack, in us. */
 typedef struct outcome {
-    double seconds, end_ms;
+    double seconds, end_us[HOSTS];
     uint64_t packets, events;
 } outcome;
 
@@ -42,17 +59,25 @@ static void fail(const lh_error *err)
     exit(1);
 }
 
-/* Simulates the permutation. */
-static outcome simulate(uint64_t bytes)
+/* Returns the latency between two hosts: 2, 4 or 6 hops. */
+static double compute_latency_us(uint32_t a, uint32_t b)
 {
-    const lhi_clos clos = {.pods = 4,
-                           .racks = 2,
-                           .hosts = 2,
-                           .aggregation = 2,
-                           .cores = 2,
-                           .port = {.bytes_per_s = 12.5e9, .latency_ns = 1000},
-                           .rack_up = 1,
-                           .pod_up = 1};
+    uint32_t hops = a / 2 == b / 2 ? 2 : a / 4 == b / 4 ? 4 : 6;
+    return hops * LATENCY_NS * 1e-3;
+}
+
+/* Simulates the traffic. */
+static outcome simulate(const traffic *t, uint64_t seed)
+{
+    const lhi_clos clos = {
+        .pods = 4,
+        .racks = 2,
+        .hosts = 2,
+        .aggregation = 2,
+        .cores = 2,
+        .port = {.bytes_per_s = 12.5e9, .latency_ns = LATENCY_NS},
+        .rack_up = 1,
+        .pod_up = 1};
     lhi_queue_pair pairs[HOSTS];
     lhi_packet_message messages[HOSTS];
     lhi_message_times times[HOSTS];
@@ -60,10 +85,10 @@ static outcome simulate(uint64_t bytes)
     lhi_fabric fabric;
     lh_packet_counters counters;
     lh_error err = {0};
-    for (uint32_t i = 0; i < HOSTS; i++) {
-        pairs[i] = (lhi_queue_pair){i, receivers[i]};
+    for (uint32_t i = 0; i < t->n; i++) {
+        pairs[i] = (lhi_queue_pair){t->from[i], t->to[i]};
         messages[i] = (lhi_packet_message){
-            .bytes = bytes, .first_pair = i, .queue_pairs = 1};
+            .bytes = t->bytes, .first_pair = i, .queue_pairs = 1};
     }
     if (lhi_fabric_build_clos(&clos, mem, &fabric, &err) != LH_OK)
         fail(&err);
@@ -76,24 +101,45 @@ static outcome simulate(uint64_t bytes)
                       .line_bytes_per_s = 12.5e9},
         .pairs = pairs,
         .messages = messages,
-        .n_pairs = HOSTS,
-        .n_messages = HOSTS,
-        .seed = 1};
+        .n_pairs = t->n,
+        .n_messages = t->n,
+        .seed = seed};
     double begin = read_clock();
     if (lhi_packets_simulate(&options, times, &counters, &err) != LH_OK)
         fail(&err);
-    outcome out = {read_clock() - begin, 0, counters.delivered,
-                   counters.events};
-    for (uint32_t i = 0; i < HOSTS; i++)
-        if (times[i].end_ns * 1e-6 > out.end_ms)
-            out.end_ms = times[i].end_ns * 1e-6;
+    outcome out = {.seconds = read_clock() - begin,
+                   .packets = counters.delivered,
+                   .events = counters.events};
+    for (uint32_t i = 0; i < t->n; i++)
+        out.end_us[i] =
+            times[i].end_ns * 1e-3 + compute_latency_us(t->from[i], t->to[i]);
     lhi_arena_free(mem);
     return out;
 }
 
-/* Runs htsim on the same permutation, in a temporary folder, since it writes
- * files into its working folder; returns its seconds. */
-static double run_htsim(const char *program, uint64_t bytes)
+/* Reads the completion times that htsim printed. */
+static void read_completions(const char *path, const traffic *t, outcome *out)
+{
+    char line[512];
+    uint32_t n = 0;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *at = strstr(line, " finished at ");
+        if (strncmp(line, "Flow ", 5) == 0 && at && n < t->n)
+            out->end_us[n++] = strtod(at + strlen(" finished at "), NULL);
+    }
+    if (file)
+        fclose(file);
+    if (n != t->n) {
+        fprintf(stderr, "speed-packets: htsim ended %u of %u messages\n", n,
+                t->n);
+        exit(1);
+    }
+}
+
+/* Runs htsim on the same traffic, in a temporary folder, since it writes files
+ * into its working folder. Its queues have no limit. */
+static outcome run_htsim(const char *program, const traffic *t)
 {
     char folder[] = "/tmp/speed-packets-XXXXXX", command[2048];
     char *path = realpath(program, NULL);
@@ -104,45 +150,153 @@ static double run_htsim(const char *program, uint64_t bytes)
         perror("speed-packets");
         exit(1);
     }
-    fprintf(file, "Nodes %d\nConnections %d\n", HOSTS, HOSTS);
-    for (uint32_t i = 0; i < HOSTS; i++)
-        fprintf(file, "%u->%u id %u start 0 size %llu\n", i, receivers[i],
-                i + 1, (unsigned long long)bytes);
+    fprintf(file, "Nodes %d\nConnections %u\n", HOSTS, t->n);
+    for (uint32_t i = 0; i < t->n; i++)
+        fprintf(file, "%u->%u id %u start 0 size %llu\n", t->from[i], t->to[i],
+                i + 1, (unsigned long long)t->bytes);
     fclose(file);
     snprintf(command, sizeof command,
-             "'%s' -tm matrix -nodes %d -conns %d -tiers 3 -linkspeed 100000 "
-             "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -o /dev/null "
-             ">/dev/null 2>&1",
-             path, HOSTS, HOSTS);
+             "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
+             "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
+             "-pfc_thresholds 900000 950000 -o /dev/null >printed 2>&1",
+             path, HOSTS, t->n);
     double begin = read_clock();
     int status = system(command);
-    double seconds = read_clock() - begin;
+    outcome out = {.seconds = read_clock() - begin};
     free(path);
-    unlink("matrix");
-    unlink("idmap.txt");
-    rmdir(folder);
     if (status != 0) {
         fprintf(stderr, "speed-packets: %s failed\n", program);
         exit(1);
     }
-    return seconds;
+    read_completions("printed", t, &out);
+    unlink("matrix");
+    unlink("idmap.txt");
+    unlink("printed");
+    rmdir(folder);
+    return out;
 }
 
-int main(int argc, char **argv)
+/* --- speed --- */
+
+/* Returns the permutation with messages of so many bytes. */
+static traffic make_permutation(uint64_t bytes)
+{
+    traffic t = {.name = "permutation", .n = HOSTS, .bytes = bytes};
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        t.from[i] = i;
+        t.to[i] = receivers[i];
+    }
+    return t;
+}
+
+/* Adds an outcome's completions to the sum of mean and last ones. */
+static void add_ends(const traffic *t, const outcome *o, double *mean,
+                     double *last)
+{
+    double latest = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        *mean += o->end_us[i] / t->n;
+        latest = fmax(latest, o->end_us[i]);
+    }
+    *last += latest;
+}
+
+/* Measures the speed of the permutation. */
+static int measure(int argc, char **argv)
 {
     uint64_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 200) * 1000000;
-    outcome o = simulate(bytes);
+    const traffic t = make_permutation(bytes);
+    double mean = 0, last = 0;
+    outcome o = simulate(&t, 1);
+    add_ends(&t, &o, &mean, &last);
     printf(
         "{\"bytes\": %llu, \"packets\": %llu, "
         "\"seconds\": %.3f, \"packets_per_s\": %.0f, \"events_per_s\": %.0f, "
         "\"end_ms\": %.3f",
         (unsigned long long)bytes, (unsigned long long)o.packets, o.seconds,
-        (double)o.packets / o.seconds, (double)o.events / o.seconds, o.end_ms);
+        (double)o.packets / o.seconds, (double)o.events / o.seconds,
+        last * 1e-3);
     if (argc > 2) {
-        double seconds = run_htsim(argv[2], bytes);
+        double seconds = run_htsim(argv[2], &t).seconds;
         printf(", \"htsim_seconds\": %.3f, \"htsim_packets_per_s\": %.0f",
                seconds, (double)o.packets / seconds);
     }
     printf("}\n");
     return 0;
+}
+
+/* --- comparison --- */
+
+/* Returns an incast of n messages to host 15, one from each rack. */
+static traffic make_incast(uint32_t n, uint64_t bytes)
+{
+    traffic t = {.name = "incast", .n = n, .bytes = bytes};
+    for (uint32_t i = 0; i < n; i++) {
+        t.from[i] = 2 * i;
+        t.to[i] = HOSTS - 1;
+    }
+    return t;
+}
+
+/* Compares one traffic over `runs` random hashes; prints a row. Returns whether
+ * the mean completions are within 5 %. */
+static bool compare(const char *program, const traffic *t, uint32_t runs)
+{
+    double mean = 0, last = 0, peer_mean = 0, peer_last = 0;
+    /* A message alone takes one time on every path. */
+    if (t->n == 1)
+        runs = 1;
+    for (uint32_t i = 0; i < runs; i++) {
+        outcome o = simulate(t, i + 1), peer = run_htsim(program, t);
+        add_ends(t, &o, &mean, &last);
+        add_ends(t, &peer, &peer_mean, &peer_last);
+        if (runs > 1)
+            sleep(1);
+    }
+    double off = mean / peer_mean - 1;
+    printf("%-12s %8u %10.1f %10.1f %10.1f %7.1f %% %10.1f %10.1f %7.1f %%\n",
+           t->name, t->n, (double)t->bytes * 1e-6, mean / runs,
+           peer_mean / runs, 100 * off, last / runs, peer_last / runs,
+           100 * (last / peer_last - 1));
+    fflush(stdout);
+    return fabs(off) <= 0.05;
+}
+
+/* Compares completion times with htsim's. */
+static int compare_all(int argc, char **argv)
+{
+    static const uint64_t sizes[] = {100000, 2000000, 16000000};
+    uint32_t runs = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 10;
+    bool all = true;
+    if (argc < 3 || runs < 1 || runs > MOST_RUNS) {
+        fprintf(stderr, "usage: speed-packets compare HTSIM_ROCE [RUNS]\n");
+        return 2;
+    }
+    printf("%-12s %8s %10s %10s %10s %9s %10s %10s %9s\n", "traffic",
+           "messages", "MB", "mean us", "htsim", "differs", "last us", "htsim",
+           "differs");
+    for (uint32_t k = 0; k < 3; k++) {
+        for (uint32_t to = 1; to <= 8; to = to == 1 ? 2 : 4 * to) {
+            traffic one = {.name = to == 1   ? "same rack"
+                                   : to == 2 ? "same pod"
+                                             : "other pod",
+                           .n = 1,
+                           .to = {to},
+                           .bytes = sizes[k]};
+            all = compare(argv[2], &one, runs) && all;
+        }
+        for (uint32_t n = 2; n <= 8 && k < 2; n *= 2) {
+            traffic incast = make_incast(n, sizes[k]);
+            all = compare(argv[2], &incast, runs) && all;
+        }
+    }
+    traffic permutation = make_permutation(2000000);
+    all = compare(argv[2], &permutation, runs) && all;
+    return all ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "compare") == 0 ? compare_all(argc, argv)
+                                                       : measure(argc, argv);
 }
