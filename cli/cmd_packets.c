@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ typedef struct settings {
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
         queue_kib;
     uint32_t messages, seeds, threads;
-    const char *sample;
+    const char *sample, *html;
 } settings;
 
 #define LIST_ROW(axis, option, argument, words, says)                          \
@@ -155,6 +156,14 @@ static const cli_option options[] = {
              "of the others from them; all: simulate every message, as the "
              "schedule sends it (default: all up to 10 million packets in an "
              "iteration, else 4)."},
+    {.name = "html",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, html),
+     .arg = "FILE",
+     .help = "Write an HTML report: queue length, throughput and "
+             "retransmissions over time, of each row or of each link of the "
+             "plan, with the first seed.",
+     .words = CLI_WORDS_FILES},
     CLI_THREADS_ROW(settings, "Simulate N seeds in parallel (default: one per "
                               "processor). The result is the same."),
 };
@@ -622,10 +631,58 @@ static bool show_progress(void *context, uint32_t done, uint32_t total)
     return cli_interrupts() > 0;
 }
 
-/* Simulates all rows of the grid: fills links[row] with its settings and
- * results[row] with its result. */
+/* Formats row `row`'s values on the axes with several values into `text`. */
+static void format_row(const cli *c, const grid *g, uint32_t row, char *text,
+                       size_t size)
+{
+    char value[64];
+    size_t len = 0;
+    snprintf(text, size, "link");
+    for (uint32_t a = 0; a < N_AXES && len < size; a++)
+        if (g->n[a] > 1)
+            len += (size_t)snprintf(
+                text + len, size - len, "%s%s %s", len ? ", " : "",
+                get_option_name((axis)a),
+                get_text(c, g, row, (axis)a, value, sizeof value));
+}
+
+/* Writes the page of all rows. */
+static lh_status write_html(cli *c, const grid *g,
+                            const lh_packet_record *records)
+{
+    enum { NAME = 300 };
+    const settings *set = c->settings;
+    const char *facts[2 * N_AXES + 1] = {NULL};
+    char values[N_AXES][64], *text, *names = calloc(g->n_rows, NAME);
+    size_t len;
+    lh_packet_picture *pictures = calloc(g->n_rows, sizeof *pictures);
+    uint32_t n = 0;
+    for (uint32_t a = 0; a < N_AXES; a++)
+        if (g->n[a] == 1) {
+            facts[n++] = get_option_name((axis)a);
+            facts[n++] =
+                get_text(c, g, 0, (axis)a, values[a], sizeof values[a]);
+        }
+    for (uint32_t i = 0; names && pictures && i < g->n_rows; i++) {
+        char *name = names + (size_t)i * NAME;
+        format_row(c, g, i, name, NAME);
+        pictures[i] = (lh_packet_picture){name, &records[i]};
+    }
+    lh_status status =
+        names && pictures
+            ? lh_packets_html("Packets on a link", facts, pictures, g->n_rows,
+                              &text, &len, &c->err)
+            : cli_no_memory(c);
+    free(names);
+    free(pictures);
+    CLI_TRY(status);
+    return cli_write_text(c, set->html, text, len);
+}
+
+/* Simulates all rows and prints the results. `records`: one for each row, for
+ * the page; NULL: none. */
 static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
-                          lh_packet_result *results)
+                          lh_packet_result *results, lh_packet_record *records)
 {
     const settings *set = c->settings;
     const lh_packet_run run = {.size = sizeof run,
@@ -633,7 +690,8 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
                                .n_seeds = set->seeds,
                                .threads = set->threads,
                                .progress = show_progress,
-                               .context = c};
+                               .context = c,
+                               .records = records};
     for (uint32_t i = 0; i < g->n_rows; i++)
         links[i] = build_link(c, g, i);
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
@@ -642,6 +700,8 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
     cli_interrupts_end();
     cli_progress_end();
     CLI_TRY(status);
+    if (records)
+        CLI_TRY(write_html(c, g, records));
     if (c->common.json)
         return print_json(c, g, links, results);
     print_text(c, g, links, results);
@@ -671,8 +731,10 @@ static lh_status check_plan_options(cli *c)
 static lh_status run_plan(cli *c)
 {
     const settings *set = c->settings;
-    cli_plan_packets how = {
-        .sample = 0, .seeds = set->seeds, .threads = set->threads};
+    cli_plan_packets how = {.sample = 0,
+                            .seeds = set->seeds,
+                            .threads = set->threads,
+                            .html = set->html};
     uint64_t sample;
     CLI_TRY(check_plan_options(c));
     if (set->sample && strcmp(set->sample, "all") == 0)
@@ -699,8 +761,13 @@ static lh_status run_packets(cli *c)
     CLI_TRY(parse_grid(c, &g));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
-    lh_status status =
-        links && results ? simulate(c, &g, links, results) : cli_no_memory(c);
+    const settings *set = c->settings;
+    lh_packet_record *records =
+        set->html ? calloc(g.n_rows, sizeof *records) : NULL;
+    lh_status status = links && results && (records || !set->html)
+                           ? simulate(c, &g, links, results, records)
+                           : cli_no_memory(c);
+    free(records);
     free(links);
     free(results);
     return status;

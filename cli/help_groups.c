@@ -37,7 +37,7 @@ static const cli_help_group groups[] = {
     {"packets", "Link", "gbps latency loss paths senders"},
     {"packets", "Messages", "message messages"},
     {"packets", "Ends", "queue-pairs balancing recovery fec control"},
-    {"packets", "Simulation", "seeds sample"},
+    {"packets", "Simulation", "seeds sample html"},
     {"diagnose", "Input", "job map"},
     {"diagnose", "Output", "html pipeline-out profile-out"},
 };

@@ -114,6 +114,29 @@ static lh_status print_json(cli *c, const cli_plan_packets *how,
     return cli_put_json(c, object);
 }
 
+/* Writes the page of all links. */
+static lh_status write_html(cli *c, const cli_plan_packets *how,
+                            const lh_packet_plan *r)
+{
+    char planned[CLI_TIME_TEXT], mean[CLI_TIME_TEXT], *text;
+    const char *facts[] = {
+        "planned iteration", cli_time_text(r->planned_ns, planned),
+        "by packets, mean", cli_time_text((int64_t)r->mean_ns, mean), NULL};
+    size_t len;
+    lh_packet_picture *pictures = calloc(r->n_links, sizeof *pictures);
+    if (!pictures)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < r->n_links; i++)
+        pictures[i] =
+            (lh_packet_picture){r->links[i].name, &r->links[i].record};
+    lh_status status =
+        lh_packets_html(cli_utf8_name(c, c->operands[0]), facts, pictures,
+                        r->n_links, &text, &len, &c->err);
+    free(pictures);
+    CLI_TRY(status);
+    return cli_write_text(c, how->html, text, len);
+}
+
 /* Simulates the plan that was read. */
 static lh_status simulate(cli *c, const cli_plan_packets *how,
                           const lh_plan *plan)
@@ -131,9 +154,11 @@ static lh_status simulate(cli *c, const cli_plan_packets *how,
     cli_interrupts_end();
     cli_progress_end();
     CLI_TRY(status);
-    if (c->common.json)
+    if (how->html)
+        status = write_html(c, how, result);
+    if (status == LH_OK && c->common.json)
         status = print_json(c, how, result);
-    else
+    else if (status == LH_OK)
         print_text(c, how, result);
     lh_packet_plan_free(result);
     return status;

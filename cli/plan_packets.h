@@ -14,6 +14,7 @@
 typedef struct cli_plan_packets {
     uint32_t sample; /* as in lh_packet_plan_run */
     uint32_t seeds, threads;
+    const char *html; /* page to write; NULL: none */
 } cli_plan_packets;
 
 /* Reads the plan c->operands[0], simulates it and prints the result. */

@@ -176,6 +176,43 @@ def late_messages_delay_the_iteration():
     check(other["mean_ns"] != full["mean_ns"], "--seed changes nothing")
 
 
+def curves(page):
+    """Returns the points of each panel's charts."""
+    return [[[float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", path)]
+             for path in re.findall('class=curve [^>]* d="([^"]*)"', panel)]
+            for panel in read(page).split("<section class=panel>")[1:]]
+
+
+@test
+def pages_show_queues_and_repeats_over_time():
+    run(*LINK, "--senders", "4", "--interface-gbps", "100", "--loss", "0,1%",
+        "--seeds", "2", "--html", "link.html")
+    clean, lossy = curves("link.html")
+    # Queue, throughput, repeats and losses; the axis is the largest y.
+    for charts in (clean, lossy):
+        check(len(charts) == 4 and len(set(map(len, charts))) == 1, charts)
+        check(50 <= len(charts[0]) <= 400, len(charts[0]))
+        check(min(charts[0]) < 176 and min(charts[1]) < 176, charts)
+    check(set(clean[2]) == set(clean[3]) == {176.0}, clean[2])
+    # 4 MB arrive in 80 us and leave in 320 us: the queue grows, then drains.
+    top = clean[0].index(min(clean[0]))
+    rest = clean[0][top:]
+    check(rest[:rest.index(176.0)] == sorted(rest[:rest.index(176.0)]) and
+          rest.index(176.0) > 2 * top, clean[0])
+    check(min(lossy[2]) < 176 and min(lossy[3]) < 176, lossy[2])
+    # A round trip is 2 ms: repeats come later than losses.
+    first = [next(i for i, y in enumerate(chart) if y < 176)
+             for chart in lossy[2:]]
+    check(first[0] > first[1], first)
+    plans()
+    run("packets", "lossy.json", "--seeds", "1", "--html", "plan.html")
+    page = read("plan.html")
+    check("<h2>west&gt;east</h2>" in page and "<h2>east&gt;west</h2>" in page,
+          page[:200])
+    check(len(curves("plan.html")) == 2 and "http" not in
+          page.split("<section")[1], "links to other places")
+
+
 @test
 def plans_take_link_times_from_packets():
     plans()

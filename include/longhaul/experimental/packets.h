@@ -12,6 +12,7 @@
 #include <longhaul/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -62,6 +63,24 @@ typedef struct lh_packet_counters {
     uint64_t events;
 } lh_packet_counters;
 
+/* Most intervals of a record over time. */
+#define LH_PACKET_INTERVALS 400u
+
+/* Packets of one interval of time, all queues and paths of a link together. */
+typedef struct lh_packet_interval {
+    uint64_t delivered_bytes; /* of data packets, with repeated ones */
+    uint64_t retransmitted;   /* data packets sent again */
+    uint64_t missing;         /* data packets lost or dropped */
+    uint64_t queue_bytes;     /* longest queue of a switch */
+} lh_packet_interval;
+
+/* A simulation over time: n intervals of equal width from its start on. */
+typedef struct lh_packet_record {
+    uint64_t width_ps;
+    uint32_t n;
+    lh_packet_interval intervals[LH_PACKET_INTERVALS];
+} lh_packet_record;
+
 /* Measured on a simulated link, over all seeds. */
 typedef struct lh_packet_result {
     /* Time of a message from the moment at which it can be sent to its last
@@ -89,6 +108,8 @@ typedef struct lh_packet_run {
      * LH_ECANCELED. NULL: never. */
     bool (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
+    lh_packet_record
+        *records; /* of the first seed, one per link; may be NULL */
 } lh_packet_run;
 
 /* Simulates messages over each of n long links packet by packet, with every
@@ -136,6 +157,7 @@ typedef struct lh_packet_plan_link {
      * packet's arrival, over the iterations. */
     double mean_ns, p95_ns, max_ns;
     lh_packet_counters counters; /* sums; the longest queue */
+    lh_packet_record record; /* of the first seed; of a sample, its own time */
 } lh_packet_plan_link;
 
 /* A plan's iteration with its messages between datacenters simulated packet by
@@ -173,6 +195,21 @@ LH_API lh_status lh_packets_estimate_links(const lh_plan *plan,
                                            uint32_t *n, lh_error *err);
 /* Frees a plan's simulation; ignores NULL. */
 LH_API void lh_packet_plan_free(lh_packet_plan *result);
+
+/* --- pictures ------------------------------------------------------------- */
+
+/* A simulation on a page. */
+typedef struct lh_packet_picture {
+    const char *name; /* UTF-8 */
+    const lh_packet_record *record;
+} lh_packet_picture;
+
+/* Draws queue length, throughput and retransmissions of n simulations over time
+ * as an HTML page in the report's design. `facts`: name and value of each line
+ * below the title, in turn, until NULL. Release *text with lh_text_free(). */
+LH_API lh_status lh_packets_html(const char *title, const char *const *facts,
+                                 const lh_packet_picture *pictures, uint32_t n,
+                                 char **text, size_t *len, lh_error *err);
 
 #ifdef __cplusplus
 }

@@ -263,8 +263,9 @@ typedef struct seed_runs {
     lh_packet_counters *counters; /* [seed] */
     lh_status *statuses;
     lh_error *errors;
-    uint32_t done, total; /* simulations: a link with a seed */
-    uint32_t n_done;      /* of this link, last reported */
+    uint32_t done, total;     /* simulations: a link with a seed */
+    uint32_t n_done;          /* of this link, last reported */
+    lh_packet_record *record; /* of this link; NULL: none */
     atomic_bool stops;
 } seed_runs;
 
@@ -309,6 +310,7 @@ static void run_seed(void *context, uint32_t i, uint32_t thread)
     r.options.seed = s->run->seed + i;
     r.options.progress = thread == 0 ? report_and_check : must_stop;
     r.options.context = s;
+    r.options.record = i == 0 ? s->record : NULL;
     r.mem = lhi_arena_make(0);
     s->statuses[i] =
         r.mem ? simulate(&r, &s->counters[i], err) : lhi_fail_nomem(err);
@@ -445,12 +447,12 @@ static lh_status begin_run(const lh_packet_link *link, link_run *out,
     return LH_OK;
 }
 
-lh_status lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
-                                 bool (*progress)(void *context,
-                                                  uint64_t events),
-                                 void *context, lhi_arena *mem,
-                                 const lhi_message_times **times, uint32_t *n,
-                                 lh_packet_counters *counters, lh_error *err)
+lh_status
+lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
+                       bool (*progress)(void *context, uint64_t events),
+                       void *context, lh_packet_record *record, lhi_arena *mem,
+                       const lhi_message_times **times, uint32_t *n,
+                       lh_packet_counters *counters, lh_error *err)
 {
     link_run r;
     LHI_TRY(begin_run(link, &r, err));
@@ -458,6 +460,7 @@ lh_status lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
     r.options.seed = seed;
     r.options.progress = progress;
     r.options.context = context;
+    r.options.record = record;
     LHI_TRY(simulate(&r, counters, err));
     *times = r.times;
     *n = r.senders * r.messages;
@@ -495,6 +498,9 @@ lh_status lh_packets_simulate_links(const lh_packet_link *links, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         s.done = i * s.n_seeds;
         s.n_done = 0;
+        s.record = mine.records ? &mine.records[i] : NULL;
+        if (s.record)
+            *s.record = (lh_packet_record){0};
         LHI_TRY(simulate_link(&links[i], &s, &out[i], err));
     }
     return LH_OK;

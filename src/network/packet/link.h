@@ -16,14 +16,15 @@ lh_status lhi_packet_link_build(const lh_packet_link *link, uint32_t senders,
                                 lhi_arena *mem, lhi_fabric *fabric,
                                 lhi_transport *transport, lh_error *err);
 
-/* Simulates a link's messages with one seed. *times: start and end of *n
- * messages, in `mem`. LH_ECANCELED: stopped by `progress`. */
-lh_status lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
-                                 bool (*progress)(void *context,
-                                                  uint64_t events),
-                                 void *context, lhi_arena *mem,
-                                 const lhi_message_times **times, uint32_t *n,
-                                 lh_packet_counters *counters, lh_error *err);
+/* Simulates a link's messages with one seed. `record`: zeroed; NULL: none.
+ * *times: start and end of *n messages, in `mem`. LH_ECANCELED: stopped by
+ * `progress`. */
+lh_status
+lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
+                       bool (*progress)(void *context, uint64_t events),
+                       void *context, lh_packet_record *record, lhi_arena *mem,
+                       const lhi_message_times **times, uint32_t *n,
+                       lh_packet_counters *counters, lh_error *err);
 
 /* Adds packet counters to *sum; the longest queue is the maximum instead of the
  * sum. */

@@ -133,6 +133,9 @@ void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
     uint32_t first, end;
     bool goes_back = sim->o->transport.recovery == LH_RECOVERY_GO_BACK_N;
     sim->counters.delivered++;
+    if (sim->o->record)
+        lhi_packet_sim_get_interval(sim, sim->now_ps)->delivered_bytes +=
+            packet->bytes;
     if (packet->number < pair->expected) {
         sim->counters.unneeded++;
         reply(sim, pair, packet, LHI_PACKET_ACK);

@@ -240,6 +240,8 @@ static void send_next(lhi_packet_sim *sim, lhi_pair *pair)
                                .kind = LHI_PACKET_DATA};
     sim->counters.sent++;
     sim->counters.retransmitted += repeats;
+    if (repeats && sim->o->record)
+        lhi_packet_sim_get_interval(sim, sim->now_ps)->retransmitted++;
     /* The timeout counts from the first unanswered packet. */
     if (pair->acked_ps == pair->sent_ps)
         pair->progress_ps = sim->now_ps;

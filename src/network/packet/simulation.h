@@ -59,6 +59,7 @@ typedef struct lhi_packet_options {
     /* Called every million events; true: end with LH_ECANCELED. NULL: never. */
     bool (*progress)(void *context, uint64_t events);
     void *context;
+    lh_packet_record *record; /* zeroed; filled over time. NULL: none */
 } lhi_packet_options;
 
 /* When a message was sent and had arrived whole, in ns. */
@@ -96,7 +97,8 @@ lh_status lhi_packets_step(lhi_packet_sim *sim, lh_error *err);
  * *message, and its arrival rounded up to ns; false: none. */
 bool lhi_packets_take_arrival(lhi_packet_sim *sim, uint32_t *message,
                               int64_t *arrive_ns);
-/* Returns the counters so far and the longest switch queue. */
-lh_packet_counters lhi_packets_count(const lhi_packet_sim *sim);
+/* Returns the counters so far and the longest switch queue, and completes the
+ * record. */
+lh_packet_counters lhi_packets_count(lhi_packet_sim *sim);
 
 #endif

@@ -50,6 +50,7 @@ typedef struct lhi_port {
     lhi_random random;
     uint64_t n_good, n_bad; /* packets until the next loss, and to lose then */
     uint64_t max_queue_ps;
+    uint64_t recorded_ps; /* the record has the queue until then */
 } lhi_port;
 
 /* A part of a message on one queue pair: packet numbers first .. end - 1. */
@@ -154,6 +155,16 @@ struct lhi_packet_sim {
     lhi_arena *mem;
     lh_status status; /* LH_ENOMEM; LH_EINPUT: no progress */
 };
+
+/* Returns the record's interval at a time; makes the intervals wider if there
+ * are too few. The options must have a record. */
+lh_packet_interval *lhi_packet_sim_get_interval(lhi_packet_sim *sim,
+                                                uint64_t ps);
+
+/* Records the queue of a switch's port, which becomes shorter since its latest
+ * packet was queued, in the intervals up to time until_ps. */
+void lhi_packet_sim_record_queue(lhi_packet_sim *sim, lhi_port *port,
+                                 uint64_t until_ps);
 
 /* --- ports --- */
 

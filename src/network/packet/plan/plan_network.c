@@ -99,12 +99,13 @@ static lh_status sample_link(link_network *n, const lhi_plan_iteration *it,
     link.messages =
         it->sample < n->from->n_messages ? it->sample : n->from->n_messages;
     return lhi_packet_link_sample(&link, it->seed, it->progress, it->context,
-                                  mem, &n->times, &n->n_times, &n->counters,
-                                  err);
+                                  n->options.record, mem, &n->times,
+                                  &n->n_times, &n->counters, err);
 }
 
-/* Prepares all links. */
-static lh_status open_network(network *net, lh_error *err)
+/* Prepares all links; `records`: one of each, or NULL. */
+static lh_status open_network(network *net, lh_packet_record *records,
+                              lh_error *err)
 {
     const lhi_plan_iteration *it = net->iteration;
     uint32_t n_links = lh_pipeline_n_links(it->plan->pipeline);
@@ -124,6 +125,7 @@ static lh_status open_network(network *net, lh_error *err)
         n->options.seed = it->seed + ((uint64_t)i << 32);
         n->options.progress = it->progress;
         n->options.context = it->context;
+        n->options.record = records ? &records[i] : NULL;
         n->random.state = lhi_mix64(n->options.seed);
         LHI_TRY(net->draws ? sample_link(n, it, net->mem, err)
                            : open_link(n, net->mem, err));
@@ -258,7 +260,7 @@ lh_status lhi_plan_iteration_simulate(const lhi_plan_iteration *iteration,
     lh_timeline *timeline = NULL;
     if (!net.mem)
         return lhi_fail_nomem(err);
-    lh_status status = open_network(&net, err);
+    lh_status status = open_network(&net, out->records, err);
     if (status == LH_OK) {
         const lhi_sim_network messages = {.context = &net,
                                           .carries = net.carries,

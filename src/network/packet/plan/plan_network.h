@@ -23,6 +23,7 @@ typedef struct lhi_plan_iteration_result {
     int64_t makespan_ns;
     double *const *message_ns; /* [link][message] */
     lh_packet_counters *counters;
+    lh_packet_record *records; /* zeroed; NULL: none */
 } lhi_plan_iteration_result;
 
 /* Simulates the schedule with its messages between datacenters packet by packet

@@ -86,7 +86,10 @@ static lh_status allocate(plan_runs *s, lhi_arena *mem, lh_error *err)
                       LHI_NEW(mem, double, links->links[k].n_messages)))
                 return lhi_fail_nomem(err);
     }
-    return s->results && s->statuses && s->errors ? LH_OK : lhi_fail_nomem(err);
+    if (!s->results || !s->statuses || !s->errors)
+        return lhi_fail_nomem(err);
+    s->results[0].records = LHI_NEW(mem, lh_packet_record, links->n);
+    return s->results[0].records ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* --- results --- */
@@ -114,6 +117,7 @@ static lh_status summarise_link(const plan_runs *s, uint32_t k, lhi_arena *mem,
                                  .gpus = link->gpus,
                                  .message_bytes = link->link.load.message_bytes,
                                  .planned_ns = link->planned_ns};
+    out->record = s->results[0].records[k];
     snprintf(out->name, sizeof out->name, "%s", link->name);
     for (uint32_t i = 0; i < s->run->n_seeds; i++) {
         for (size_t m = 0; m < each; m++)
