@@ -623,6 +623,30 @@ static lh_status simulate_packets(const void *given, lh_error *err)
     return status;
 }
 
+static lh_status simulate_plan_packets(const void *given, lh_error *err)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", JOB_SMALL);
+    char *end = strstr(text, "gbps: 100}]");
+    snprintf(end, sizeof text - (size_t)(end - text),
+             "gbps: 100, load_balancing: ecmp, recovery: go-back-n}]\n"
+             "layout: {pipeline: 2, outermost: pipeline}\n");
+    lh_job *job = NULL;
+    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *p = NULL;
+    lh_packet_plan *out = NULL;
+    lh_status status = lh_job_parse(text, strlen(text), "j", ".", &job, err);
+    if (status == LH_OK)
+        status = lh_plan_make(job, &quick, &p, err);
+    if (status == LH_OK)
+        status = lh_packets_simulate_plan(p, given, &out, err);
+    say(status, "%.17g", out ? out->mean_ns : 0);
+    lh_packet_plan_free(out);
+    lh_plan_free(p);
+    lh_job_free(job);
+    return status;
+}
+
 static lh_status loaded(const void *given, lh_error *err)
 {
     static const char text[] =

@@ -213,6 +213,8 @@ static const lh_optical_options optical = {.size = sizeof optical,
                                            .threads = 1};
 static const lh_packet_run packet_run = {.size = sizeof packet_run,
                                          .threads = 1};
+static const lh_packet_plan_run packet_plan_run = {
+    .size = sizeof packet_plan_run, .threads = 1};
 static const lh_draft_site draft_sites[] = {{.gpu = "h200"}, {.gpu = "b200"}};
 static const lh_draft_options draft = {.size = sizeof draft,
                                        .model = "qwen2.5-32b",
@@ -297,6 +299,7 @@ static const taker takers[] = {
     TAKER(lh_terminal_options, plotted_on, &terminal, width),
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_packet_run, simulate_packets, &packet_run, n_seeds),
+    TAKER(lh_packet_plan_run, simulate_plan_packets, &packet_plan_run, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
     TAKER(lh_failures, good, &failures, restart_s),
     TAKER(lh_size_options, sized, &size_options, effort),

@@ -51,6 +51,13 @@ void lhi_html_page(lhi_text *out, const lhi_text *title, const lhi_text *facts,
     lhi_text_puts(out, page);
 }
 
+double lhi_figure_round_up(double x)
+{
+    double unit = pow(10, floor(log10(x)));
+    double factor = x / unit;
+    return unit * (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10);
+}
+
 /* --- layout --------------------------------------------------------------- */
 
 /* Runs one step of stress majorisation on the node positions x, y with

@@ -15,6 +15,9 @@ void lhi_html_text(lhi_text *out, const char *text);
 void lhi_html_page(lhi_text *out, const lhi_text *title, const lhi_text *facts,
                    const lhi_text *body);
 
+/* Rounds x > 0 up to the next 1, 2 or 5 times a power of ten, for an axis. */
+double lhi_figure_round_up(double x);
+
 /* Computes node positions x, y in a unit square whose distances approximate the
  * route lengths between the nodes. LH_ENOMEM. */
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,

@@ -124,14 +124,6 @@ static double get_mean(const lh_optical_policy *p, measure what, double *half)
     return scale * mean;
 }
 
-/* Rounds x > 0 up to the next 1, 2 or 5 times a power of ten. */
-static double round_up(double x)
-{
-    double unit = pow(10, floor(log10(x)));
-    double factor = x / unit;
-    return unit * (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10);
-}
-
 /* Returns the upper end of a chart's y axis for measure `what`: a round number
  * above all means with their confidence intervals. */
 static double get_top(const chart *c, measure what)
@@ -142,7 +134,9 @@ static double get_top(const chart *c, measure what)
             double half, mean = get_mean(get_policy(c, v, k), what, &half);
             top = fmax(top, mean + half);
         }
-    return top > 0 ? ceil(top / round_up(top / 5)) * round_up(top / 5) : 1;
+    return top > 0 ? ceil(top / lhi_figure_round_up(top / 5)) *
+                         lhi_figure_round_up(top / 5)
+                   : 1;
 }
 
 /* Returns the y coordinate, in pixels, of a value if the axis ends at `top`. */
@@ -157,7 +151,7 @@ static void draw_axes(lhi_text *out, const chart *c, double top)
 {
     const lh_optical_axis *axis = &c->s->axes[c->axis];
     uint32_t every = (axis->n_values + MAX_TICKS - 1) / MAX_TICKS;
-    double step = round_up(top / 5);
+    double step = lhi_figure_round_up(top / 5);
     for (double y = 0; y <= top * 1.0001; y += step)
         lhi_text_printf(out,
                         "<line class=cable x1=%d x2=%d y1=%.1f y2=%.1f />"

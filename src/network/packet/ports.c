@@ -168,34 +168,6 @@ static void count_missing(lhi_packet_sim *sim, const lhi_packet *packet,
         lhi_packet_sim_get_interval(sim, sim->now_ps)->missing++;
 }
 
-/* Records that data of wait_ps wait at a port at time `ps`. */
-static void record_wait(lhi_packet_sim *sim, const lhi_port *port, uint64_t ps,
-                        uint64_t wait_ps)
-{
-    lh_packet_interval *x = lhi_packet_sim_get_interval(sim, ps);
-    uint64_t bytes =
-        (uint64_t)((double)wait_ps * 0x1p16 / (double)port->ps_per_64k);
-    if (bytes > x->queue_bytes)
-        x->queue_bytes = bytes;
-}
-
-void lhi_packet_sim_record_queue(lhi_packet_sim *sim, lhi_port *port,
-                                 uint64_t until_ps)
-{
-    lh_packet_record *r = sim->o->record;
-    if (!r || port->spec->from < sim->o->fabric->n_hosts)
-        return;
-    if (until_ps > port->free_ps)
-        until_ps = port->free_ps;
-    while (r->width_ps > 0) {
-        uint64_t begin_ps = (port->recorded_ps / r->width_ps + 1) * r->width_ps;
-        if (begin_ps >= until_ps)
-            break;
-        record_wait(sim, port, begin_ps, port->free_ps - begin_ps);
-        port->recorded_ps = begin_ps;
-    }
-}
-
 /* Queues a packet at port `number`: computes its arrival after all packets
  * before it, and draws congestion mark and loss. A packet that exceeds the
  * buffer is dropped and counted. */
@@ -227,10 +199,7 @@ static void enqueue(lhi_packet_sim *sim, uint32_t number,
         port->max_queue_ps = wait_ps;
     lhi_packet_sim_record_queue(sim, port, sim->now_ps);
     port->free_ps = sim->now_ps + wait_ps + takes_ps;
-    if (sim->o->record && s->from >= sim->o->fabric->n_hosts) {
-        record_wait(sim, port, sim->now_ps, wait_ps);
-        port->recorded_ps = sim->now_ps;
-    }
+    lhi_packet_sim_record_wait(sim, port, wait_ps);
     if (port->n_good != UINT64_MAX && loses_next(port)) {
         count_missing(sim, packet, &sim->counters.lost);
         return;

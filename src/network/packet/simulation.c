@@ -9,44 +9,6 @@
 
 #include <stdlib.h>
 
-/* --- record --- */
-
-/* Halves the number of a record's intervals by merging neighbours. */
-static void widen(lh_packet_record *r)
-{
-    for (uint32_t i = 0; i < LH_PACKET_INTERVALS; i++) {
-        const lh_packet_interval x = r->intervals[i];
-        lh_packet_interval *to = &r->intervals[i / 2];
-        if (i % 2 == 0) {
-            *to = x;
-            continue;
-        }
-        to->delivered_bytes += x.delivered_bytes;
-        to->retransmitted += x.retransmitted;
-        to->missing += x.missing;
-        if (x.queue_bytes > to->queue_bytes)
-            to->queue_bytes = x.queue_bytes;
-    }
-    for (uint32_t i = LH_PACKET_INTERVALS / 2; i < LH_PACKET_INTERVALS; i++)
-        r->intervals[i] = (lh_packet_interval){0};
-    r->width_ps *= 2;
-    r->n = (r->n + 1) / 2;
-}
-
-lh_packet_interval *lhi_packet_sim_get_interval(lhi_packet_sim *sim,
-                                                uint64_t ps)
-{
-    lh_packet_record *r = sim->o->record;
-    if (r->width_ps == 0)
-        r->width_ps = PS_PER_NS;
-    while (ps / r->width_ps >= LH_PACKET_INTERVALS)
-        widen(r);
-    uint32_t i = (uint32_t)(ps / r->width_ps);
-    if (i >= r->n)
-        r->n = i + 1;
-    return &r->intervals[i];
-}
-
 /* --- run --- */
 
 /* Processes the first packet's arrival on port `number`'s link: forwards it at

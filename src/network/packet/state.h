@@ -161,6 +161,12 @@ struct lhi_packet_sim {
 lh_packet_interval *lhi_packet_sim_get_interval(lhi_packet_sim *sim,
                                                 uint64_t ps);
 
+/* --- record --- */
+
+/* Records that data of wait_ps wait now at a switch's port; does nothing
+ * without a record. */
+void lhi_packet_sim_record_wait(lhi_packet_sim *sim, lhi_port *port,
+                                uint64_t wait_ps);
 /* Records the queue of a switch's port, which becomes shorter since its latest
  * packet was queued, in the intervals up to time until_ps. */
 void lhi_packet_sim_record_queue(lhi_packet_sim *sim, lhi_port *port,

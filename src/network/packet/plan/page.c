@@ -48,26 +48,19 @@ static double get_value(const lh_packet_interval *x, measure what,
     }
 }
 
-/* Rounds x > 0 up to the next 1, 2 or 5 times a power of ten. */
-static double round_up(double x)
-{
-    double unit = pow(10, floor(log10(x)));
-    double factor = x / unit;
-    return unit * (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10);
-}
-
 /* Returns the upper end of an axis that ends at or above `most`. */
 static double compute_top(double most)
 {
-    return most > 0
-               ? ceil(most / round_up(most / TICKS)) * round_up(most / TICKS)
-               : 1;
+    return most > 0 ? ceil(most / lhi_figure_round_up(most / TICKS)) *
+                          lhi_figure_round_up(most / TICKS)
+                    : 1;
 }
 
 /* Draws grid lines and labels; the axes end at `top` and, in ms, at `end`. */
 static void draw_axes(lhi_text *out, double top, double end)
 {
-    double step = round_up(top / TICKS), every = round_up(end / TICKS);
+    double step = lhi_figure_round_up(top / TICKS),
+           every = lhi_figure_round_up(end / TICKS);
     for (double v = 0; v <= top * 1.0001; v += step) {
         double y = HEIGHT - BOTTOM - v / top * (HEIGHT - TOP - BOTTOM);
         lhi_text_printf(out,
