@@ -11,10 +11,9 @@
  * same messages. The first form sends a permutation. The second form prints the
  * mean and the last completion of single messages, incasts and a permutation,
  * until the last ack, and fails if a mean differs by more than 5 %. ECMP: means
- * over 100 random hashes, and RUNS of htsim (default: 30), whose hashes depend
- * on the second in which it starts. */
+ * over 100 random hashes, and RUNS of htsim (default: 100). */
 #define _XOPEN_SOURCE 700 /* clock_gettime, mkdtemp, realpath */
-#include "network/packet/simulation.h"
+#include "network/packet/state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,8 +36,8 @@ typedef struct traffic {
     uint64_t bytes;
 } traffic;
 
-/* Seconds and packets of a simulation, and the completion of each message with
- * its last ack, in us. */
+/* Seconds and packets of a simulation, and the completion of each message, in
+ * us. */
 typedef struct outcome {
     double seconds, end_us[HOSTS];
     uint64_t packets, events;
@@ -59,15 +58,30 @@ static void fail(const lh_error *err)
     exit(1);
 }
 
-/* Returns the latency between two hosts: 2, 4 or 6 hops. */
-static double compute_latency_us(uint32_t a, uint32_t b)
+/* Simulates the messages until their last acks, which may wait in queues behind
+ * data; end_us[i]: when message i's ack has arrived. */
+static void find_last_acks(const lhi_packet_options *options, double *end_us)
 {
-    uint32_t hops = a / 2 == b / 2 ? 2 : a / 4 == b / 4 ? 4 : 6;
-    return hops * LATENCY_NS * 1e-3;
+    lhi_packet_sim *sim = NULL;
+    lh_error err = {0};
+    if (lhi_packets_open(options, &sim, &err) != LH_OK)
+        fail(&err);
+    while (lhi_packets_peek(sim) != UINT64_MAX) {
+        if (lhi_packets_step(sim, &err) != LH_OK)
+            fail(&err);
+        for (uint32_t i = 0; i < options->n_pairs; i++) {
+            const lhi_pair *pair = &sim->pairs[i];
+            if (end_us[i] <= 0 && pair->posted > 0 &&
+                pair->acked == pair->posted)
+                end_us[i] = (double)sim->now_ps * 1e-6;
+        }
+    }
+    lhi_packets_close(sim);
 }
 
-/* Simulates the traffic. */
-static outcome simulate(const traffic *t, uint64_t seed)
+/* Simulates the traffic until all messages have arrived, or until their last
+ * acks. */
+static outcome simulate(const traffic *t, uint64_t seed, bool until_acks)
 {
     const lhi_clos clos = {
         .pods = 4,
@@ -104,15 +118,19 @@ static outcome simulate(const traffic *t, uint64_t seed)
         .n_pairs = t->n,
         .n_messages = t->n,
         .seed = seed};
+    outcome out = {0};
     double begin = read_clock();
-    if (lhi_packets_simulate(&options, times, &counters, &err) != LH_OK)
-        fail(&err);
-    outcome out = {.seconds = read_clock() - begin,
-                   .packets = counters.delivered,
-                   .events = counters.events};
-    for (uint32_t i = 0; i < t->n; i++)
-        out.end_us[i] =
-            times[i].end_ns * 1e-3 + compute_latency_us(t->from[i], t->to[i]);
+    if (until_acks) {
+        find_last_acks(&options, out.end_us);
+    } else {
+        if (lhi_packets_simulate(&options, times, &counters, &err) != LH_OK)
+            fail(&err);
+        out.packets = counters.delivered;
+        out.events = counters.events;
+        for (uint32_t i = 0; i < t->n; i++)
+            out.end_us[i] = times[i].end_ns * 1e-3;
+    }
+    out.seconds = read_clock() - begin;
     lhi_arena_free(mem);
     return out;
 }
@@ -139,7 +157,7 @@ static void read_completions(const char *path, const traffic *t, outcome *out)
 
 /* Runs htsim on the same traffic, in a temporary folder, since it writes files
  * into its working folder. Its queues have no limit. */
-static outcome run_htsim(const char *program, const traffic *t)
+static outcome run_htsim(const char *program, const traffic *t, uint32_t seed)
 {
     char folder[] = "/tmp/speed-packets-XXXXXX", command[2048];
     char *path = realpath(program, NULL);
@@ -155,11 +173,12 @@ static outcome run_htsim(const char *program, const traffic *t)
         fprintf(file, "%u->%u id %u start 0 size %llu\n", t->from[i], t->to[i],
                 i + 1, (unsigned long long)t->bytes);
     fclose(file);
-    snprintf(command, sizeof command,
-             "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
-             "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
-             "-pfc_thresholds 900000 950000 -o /dev/null >printed 2>&1",
-             path, HOSTS, t->n);
+    snprintf(
+        command, sizeof command,
+        "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
+        "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
+        "-pfc_thresholds 900000 950000 -seed %u -o /dev/null >printed 2>&1",
+        path, HOSTS, t->n, seed);
     double begin = read_clock();
     int status = system(command);
     outcome out = {.seconds = read_clock() - begin};
@@ -207,7 +226,7 @@ static int measure(int argc, char **argv)
     uint64_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 200) * 1000000;
     const traffic t = make_permutation(bytes);
     double mean = 0, last = 0;
-    outcome o = simulate(&t, 1);
+    outcome o = simulate(&t, 1, false);
     add_ends(&t, &o, &mean, &last);
     printf(
         "{\"bytes\": %llu, \"packets\": %llu, "
@@ -217,7 +236,7 @@ static int measure(int argc, char **argv)
         (double)o.packets / o.seconds, (double)o.events / o.seconds,
         last * 1e-3);
     if (argc > 2) {
-        double seconds = run_htsim(argv[2], &t).seconds;
+        double seconds = run_htsim(argv[2], &t, 1).seconds;
         printf(", \"htsim_seconds\": %.3f, \"htsim_packets_per_s\": %.0f",
                seconds, (double)o.packets / seconds);
     }
@@ -247,14 +266,12 @@ static bool compare(const char *program, const traffic *t, uint32_t runs)
     if (t->n == 1)
         runs = 1;
     for (uint32_t i = 0; i < SEEDS; i++) {
-        outcome o = simulate(t, i + 1);
+        outcome o = simulate(t, i + 1, true);
         add_ends(t, &o, &mean, &last);
     }
     for (uint32_t i = 0; i < runs; i++) {
-        outcome peer = run_htsim(program, t);
+        outcome peer = run_htsim(program, t, i + 1);
         add_ends(t, &peer, &peer_mean, &peer_last);
-        if (runs > 1)
-            sleep(1);
     }
     mean /= SEEDS;
     last /= SEEDS;
@@ -272,7 +289,7 @@ static bool compare(const char *program, const traffic *t, uint32_t runs)
 static int compare_all(int argc, char **argv)
 {
     static const uint64_t sizes[] = {100000, 2000000, 16000000};
-    uint32_t runs = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 30;
+    uint32_t runs = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 100;
     bool all = true;
     if (argc < 3 || runs < 1 || runs > MOST_RUNS) {
         fprintf(stderr, "usage: speed-packets compare HTSIM_ROCE [RUNS]\n");
