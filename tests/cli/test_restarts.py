@@ -482,31 +482,60 @@ def a_site_is_lost():
     lose_site("whole.json", 0)
 
 
-@test
-def rank_0_is_started_again():
-    """Each replica has the entire state of the optimizer."""
-    prepare_whole()
+def start_rank_0_again(plan, events="", lost=None):
+    """Ends rank 0's process in step 52 and starts it again. Then an event stops
+    rank `lost`, whose process ends, too. Returns rank 0's result and errors."""
     shutil.rmtree(WORK / "run", ignore_errors=True)
     write("events.yaml", "longhaul: events/1\nevents:\n"
-          "  - {at: 52, rank: 0, process: stopped, pause: 3600}\n")
+          "  - {at: 52, rank: 0, process: stopped, pause: 3600}\n" + events)
     more = ["--max-restarts", "9", "--silence", "600s", "--events",
             "events.yaml"]
     with reserved_port() as port:
-        started = srun(port, *more, plan="whole.json")
+        started = srun(port, *more, plan=plan)
         until((WORK / "run/step-00000050").exists, started[0])
         until(lambda: any(map(is_stopped, children(started[0].pid))), started[0])
         started[0].kill()
         started[0].communicate()
-        started[0], = srun(port, *more, plan="whole.json", ranks=[0])
+        started[0], = srun(port, *more, plan=plan, ranks=[0])
+        if lost:
+            until(lambda: any(map(is_stopped, children(started[lost].pid))),
+                  started[0])
+            started[lost].kill()
         ends = [one.communicate(timeout=HANGS) for one in started]
     errors = "".join(err for _, err in ends)
-    if check([one.returncode for one in started] == [0] * RANKS, errors):
-        found = json.loads(ends[0][0])
-        check("rank 0 was started again: the run continues at step 52, with the "
-              "state in memory" in ends[0][1], errors)
-        check(losses(found) == json.loads(read("calm.json"))[52:] and
-              weights("run").read_bytes() == (WORK / "weights").read_bytes(),
-              "weights")
+    ok = check([one.returncode for one in started] ==
+               [-9 if lost and rank == lost else 0 for rank in range(RANKS)],
+               errors)
+    return json.loads(ends[0][0]) if ok else {}, ends[0][1]
+
+
+@test
+def rank_0_is_started_again():
+    """Each replica has the entire state of the optimizer."""
+    prepare_whole()
+    found, errors = start_rank_0_again("whole.json")
+    check("rank 0 was started again: the run continues at step 52, with the "
+          "state in memory" in errors, errors)
+    check(losses(found) == json.loads(read("calm.json"))[52:] and
+          weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+          "weights")
+
+
+@long_test
+def a_host_is_lost_after_rank_0_was_started_again():
+    """No replica has its state. The run continues twice with the checkpoint
+    from before rank 0's loss."""
+    prepare()
+    found, errors = start_rank_0_again(
+        "plan.json", "  - {at: 53, rank: 3, process: stopped, pause: 3600}\n", 3)
+    for remark in ("rank 0 was started again: the run continues",
+                   "restart 1 continues"):
+        check(f"{remark} at step 50, with the state in the checkpoint" in errors,
+              errors)
+    check(found.get("restarts") == [{"step": 50, "repeated": 3}], errors)
+    check(losses(found) == json.loads(read("calm.json"))[50:] and
+          weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+          "weights")
 
 
 @long_test

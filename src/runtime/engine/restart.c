@@ -89,7 +89,7 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
         lhi_fail_add_context(err, "cannot restart");
         return status;
     }
-    if (n > 0 && steps[n - 1] > r->first_step)
+    if (n > 0 && (r->is_continued || steps[n - 1] > r->first_step))
         *step = steps[n - 1];
     free(steps);
     return LH_OK;
@@ -131,22 +131,24 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
     return LH_OK;
 }
 
-/* Checks whether this rank 0 was started again, while the others restart. The
- * checkpoints in its folder then belong to the run, unless --fresh was to
- * remove others. */
+/* Checks whether this rank 0 was started again, while the others restart, and
+ * has not continued the run since. The checkpoints in its folder then belong to
+ * the run, unless --fresh was to remove others. */
 static lh_status find_lost_record(lhi_job *job, lhi_net *net, lh_error *err)
 {
+    lhi_run_record *r = job->record;
     double n_restarts = job->n_restarts;
     LHI_TRY(lhi_all_reduce_sum(net, COUNT_TURN, &n_restarts, 1, NULL, err));
-    if (lhi_net_rank(net) > 0 || job->record->has_begun ||
-        job->n_restarts > 0 || !(n_restarts > 0))
+    const bool only_others_restarted = job->n_restarts == 0 && n_restarts > 0;
+    if (lhi_net_rank(net) > 0 || r->has_begun ||
+        (!r->is_continued && !only_others_restarted))
         return LH_OK;
     if (job->model->fresh)
         return lhi_fail(err, LH_EINVAL,
                         "rank 0 was started again during a run with --fresh, "
                         "so its folder may have other checkpoints: start all "
                         "ranks again with --resume");
-    job->is_started_again = job->record->owns_folder = true;
+    job->is_started_again = r->is_continued = r->owns_folder = true;
     return LH_OK;
 }
 

@@ -20,6 +20,9 @@ struct lhi_run_record {
     /* All later checkpoints in the folder belong to this run: false until the
      * first save if --fresh removes other checkpoints then. */
     bool owns_folder;
+    /* Rank 0 was started again: checkpoints of first_step and before belong to
+     * this run, too. */
+    bool is_continued;
     uint64_t first_step;
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
