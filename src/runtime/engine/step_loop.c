@@ -400,12 +400,20 @@ static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                : LH_OK;
 }
 
+/* Checks whether the run has a state that no checkpoint has; rank 0. A restored
+ * state may follow no recorded iteration, if the record of the run was lost. */
+static bool has_unsaved_state(const lhi_run_worker *w)
+{
+    const lh_train_model *m = w->job->model;
+    return m && m->checkpoint && !w->saved &&
+           (w->n_iterations > 0 || w->is_restored);
+}
+
 /* Saves a checkpoint at the run's end, unless the last step was saved;
  * rank 0. */
 static lh_status lead_save(lhi_run_worker *w, lh_error *err)
 {
-    const lh_train_model *m = w->job->model;
-    if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
+    if (!has_unsaved_state(w))
         return LH_OK;
     lhi_command command = {.what = LHI_COMMAND_SAVE};
     return lead_command(w, &command, &w->iterations[w->n_iterations], NULL,
@@ -522,8 +530,7 @@ static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
  * once. */
 static void report_unsaved(lhi_run_worker *w)
 {
-    const lh_train_model *m = w->job->model;
-    if (m && m->checkpoint && !w->saved && w->n_iterations > 0)
+    if (has_unsaved_state(w))
         print_remark(w, "stopped at once: no checkpoint of the last iteration "
                         "was written; earlier checkpoints, if any, remain");
 }
