@@ -137,7 +137,10 @@ static lh_status fit_file(lhi_memory_checkpoint *checkpoint,
         return LH_OK;
     if (checkpoint->map)
         memset(checkpoint->map->steps, 0, sizeof checkpoint->map->steps);
-    if ((errno = posix_fallocate(checkpoint->file, 0, (off_t)size)) != 0)
+    do /* SIGSTOP and SIGCONT interrupt it, too */
+        errno = posix_fallocate(checkpoint->file, 0, (off_t)size);
+    while (errno == EINTR);
+    if (errno != 0)
         return fail_io(err);
     LHI_TRY(map_file(checkpoint, size, err));
     checkpoint->map->bytes = bytes;
