@@ -168,7 +168,9 @@ static void kill_all(launcher *l)
  * messages. */
 static lh_status connect_all(launcher *l, lh_error *err)
 {
-    uint64_t needed = (uint64_t)l->n * l->n + 64;
+    /* Per rank: n - 1 sockets, a pipe, a process descriptor and a memory file
+     * of the caller (in-memory checkpoints). */
+    uint64_t needed = (uint64_t)l->n * (l->n + 2) + 64;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
         limit.rlim_cur =
