@@ -348,7 +348,8 @@ typedef struct lhi_tcp_options {
     const void *secret; /* shared by the job's ranks only */
     size_t secret_size; /* at least LHI_SECRET_MIN_BYTES */
     int64_t join_ns;    /* timeout for all ranks to join; 0: 4 s */
-    /* Receives whether rank 0 could not be reached at last; may be NULL. */
+    /* Receives whether the last attempt to connect to rank 0 failed; may be
+     * NULL. */
     bool *misses_first;
     int64_t silence_ns; /* a rank silent for this time has failed; 0: 3.5 s,
                          * with rails 10 s */
