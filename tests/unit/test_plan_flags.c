@@ -166,12 +166,28 @@ static void advised_changes_hold_together(void)
     lh_plan_free(p);
 }
 
+/* Checks that the text of a plan with flags_layout is rejected with another
+ * gain in it, and without its changes. */
+static void check_wrong_texts(char *text)
+{
+    static const char key[] = "\"gain\": 0.";
+    char *flags = strstr(strstr(text, "\"flags_layout\""), "\"flags\"");
+    char *gain = strstr(flags, key) + strlen(key), *end = strchr(flags, ']');
+    const char was = *gain;
+    *gain = was == '9' ? '1' : '9';
+    plan_refused(text, "must be the saved fraction of before_s");
+    *gain = was;
+    memmove(strchr(flags, '[') + 1, end, strlen(end) + 1);
+    plan_refused(text, "has 0 entries; at least 1 are required");
+}
+
 /* With overlapped all-to-alls and bf16 gradients, experts over all GPUs become
  * faster than experts on every GPU. The job with these options has that layout,
  * or a faster one. */
 static void options_change_the_layout(void)
 {
-    lh_plan *p = make_open("", ""), *again = p ? plan_again(p, NULL) : NULL;
+    char *text = NULL;
+    lh_plan *p = make_open("", ""), *again = p ? plan_again(p, &text) : NULL;
     const lh_flag_plan *f = p ? p->flag_plan : NULL;
     lh_plan *with =
         make_open("", ", overlap: {expert: 1}, gradients: bf16, reduce: bf16");
@@ -196,7 +212,9 @@ static void options_change_the_layout(void)
         CHECK(with->best.iteration_ns <= f->best->iteration_ns);
         CHECK(with->flag_plan == NULL);
         CHECK_INT(again->flag_plan->best->iteration_ns, f->best->iteration_ns);
+        check_wrong_texts(text);
     }
+    lh_text_free(text);
     lh_plan_free(with);
     lh_plan_free(again);
     lh_plan_free(p);

@@ -538,7 +538,8 @@ static lh_status evaluate_layout(const flag_list *own, lh_plan *there,
         return LH_OK;
     there->best = now.choice;
     LHI_TRY(fill_list(&l, err));
-    if (l.all.choice.iteration_ns >= *fastest)
+    if (l.all.choice.iteration_ns >= *fastest ||
+        l.all.choice.iteration_ns == there->best.iteration_ns) /* no changes */
         return LH_OK;
     *fastest = l.all.choice.iteration_ns;
     *list = l;

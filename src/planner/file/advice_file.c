@@ -103,22 +103,26 @@ static const lhi_schema_field link_rows[] = {
 const lhi_schema lhi_link_advice_table = {
     LHI_ROWS("advice", lh_link_advice, link_rows), .check = check_ends};
 
-/* Checks that the `gain` of an option's advice (`it`) in a plan file is the
- * share of the plan's iteration time that the option saves. LH_EINPUT
- * otherwise. */
-static lh_status check_gain(const lhi_read_context *r, const lhi_node *map,
-                            void *it, lh_error *err)
+/* Checks that the gain of an option's advice in a plan file, the map `map`, is
+ * the saved fraction of before_ns, the time `whose`. LH_EINPUT otherwise. */
+static lh_status check_saving(const lhi_read_context *r, const lhi_node *map,
+                              const lh_flag_advice *f, int64_t before_ns,
+                              const char *whose, lh_error *err)
 {
-    const lh_flag_advice *f = it;
-    const lh_plan *p = r->context;
-    const double want =
-        1 - (double)f->iteration_ns / (double)p->best.iteration_ns;
+    const double want = 1 - (double)f->iteration_ns / (double)before_ns;
     if (f->gain > want - 1e-6 && f->gain < want + 1e-6)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "gain"), err, LH_EINPUT,
-                        "must be the saved fraction of the plan's iteration, "
-                        "%.6g",
-                        want);
+                        "must be the saved fraction of %s, %.6g", whose, want);
+}
+
+/* Checks the gain of an option's advice, `it`, on the plan's layout. */
+static lh_status check_gain(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
+{
+    const lh_plan *p = r->context;
+    return check_saving(r, map, it, p->best.iteration_ns,
+                        "the plan's iteration", err);
 }
 
 static const lhi_schema_field flag_rows[] = {
@@ -137,26 +141,33 @@ const lhi_schema lhi_flag_advice_table = {
     LHI_ROWS("flag", lh_flag_advice, flag_rows), .check = check_gain};
 
 /* Checks that the layout that a plan file names as fastest with other options
- * is faster than the plan with its own advised ones. LH_EINPUT otherwise. */
+ * is faster than the plan with its own advised ones, and the options' gains.
+ * LH_EINPUT otherwise. */
 static lh_status check_flag_plan(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {
     const lh_flag_plan *f = it;
     const lh_plan *p = r->context;
     const int64_t own = p->flags_ns >= 0 ? p->flags_ns : p->best.iteration_ns;
-    if (f->best->iteration_ns < own && f->best->iteration_ns <= f->before_ns)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_node_find(map, "best"), err, LH_EINPUT,
-                        "must be faster than the plan with its advised options "
-                        "and than before_s");
+    if (f->best->iteration_ns <= 0 || f->best->iteration_ns >= own ||
+        f->best->iteration_ns > f->before_ns)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "best"), err, LH_EINPUT,
+                            "must be faster than the plan with its advised "
+                            "options and than before_s");
+    const lhi_node *row = lhi_node_find(map, "flags")->first;
+    for (uint32_t i = 0; i < f->n_flags; i++, row = row->next)
+        LHI_TRY(
+            check_saving(r, row, &f->flags[i], f->before_ns, "before_s", err));
+    return LH_OK;
 }
 
-/* Options of another layout, whose gains are not those of the plan's. */
+/* Options of another layout; check_flag_plan() checks their gains. */
 static const lhi_schema own_flag_table = {
     LHI_ROWS("flag", lh_flag_advice, flag_rows)};
 static const lhi_schema_field flag_plan_rows[] = {
     {"before_s", LHI_SECONDS(lh_flag_plan, before_ns), .high = 9e9},
-    {"flags", LHI_LIST(lh_flag_plan, flags, n_flags), .table = &own_flag_table},
+    {"flags", LHI_LIST(lh_flag_plan, flags, n_flags), .table = &own_flag_table,
+     .min_items = 1},
     {"best", LHI_STRUCT_POINTER(lh_flag_plan, best),
      .table = &lhi_choice_table},
 };
