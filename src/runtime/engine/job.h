@@ -101,7 +101,7 @@ typedef struct lhi_job {
      * makes its own. */
     lhi_device **devices;
     /* The stop request to the launching process, an LH_STOP_ value in shared
-     * memory; NULL: ranks are in one process. */
+     * memory; NULL or LH_STOP_NO: ranks are in one process. */
     _Atomic int *stop_request;
     lhi_run_record *record; /* NULL: the run does not restart */
     /* In-memory checkpoints (memory_checkpoint.h) of the ranks that this

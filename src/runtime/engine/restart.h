@@ -3,8 +3,8 @@
  * (memory_checkpoint.h) or from its last checkpoint. A process that runs no
  * rank itself forks and supervises them: all ranks of the transport local, or
  * the one rank of a process that mpirun or srun started, and ranks that it
- * replaces. They share a record of the run, which outlives every rank.
- */
+ * replaces. They share a record of the run, which outlives every rank. Ranks
+ * that are threads restart in their process, after an event has ended one. */
 #ifndef LHI_RUNTIME_ENGINE_RESTART_H
 #define LHI_RUNTIME_ENGINE_RESTART_H
 
