@@ -235,6 +235,59 @@ static void work_is_made_even_where_several_have_the_most(void)
     lh_job_free(job);
 }
 
+/* Returns the largest excess over the GPUs' memory, in bytes, with one
+ * microbatch in each chunk. */
+static int64_t find_excess(const lh_job *job, const lhi_config *config)
+{
+    lhi_built_layout built;
+    lh_error err = {0};
+    int64_t least[4] = {0}, most = INT64_MIN;
+    CHECK_OK(lhi_layout_build(job, config, &built, &err), err);
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(built.pipeline); c++) {
+        const lh_chunk *k = lh_pipeline_chunk(built.pipeline, c);
+        least[k->device] += k->mem_static + k->mem_f;
+    }
+    for (uint32_t d = 0; d < 4; d++) {
+        const int64_t over =
+            least[d] - lh_pipeline_memory_limit(built.pipeline, d);
+        most = over > most ? over : most;
+    }
+    lh_pipeline_free(built.pipeline);
+    return most;
+}
+
+/* Adds this many bytes to each GPU's memory. */
+static void add_memory(const lh_job *job, int64_t bytes)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        ((lh_datacenter *)job->datacenters)[i].gpu.memory_bytes += bytes;
+}
+
+/* Layers are moved off a rank that lacks memory, without any schedule. A
+ * partition that these moves cannot make fit stays. */
+static void layers_are_moved_until_they_fit(void)
+{
+    lh_job *job = job_on(600, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+    lhi_arena *mem = lhi_arena_make(0);
+    for (int tight = 0; even && tight < 2; tight++) {
+        lh_plan_options o = {.size = sizeof o};
+        lhi_config config = lhi_config_from_choice(&even->best);
+        lh_error err = {0};
+        if (tight)
+            add_memory(job, -job->datacenters[0].gpu.memory_bytes / 2);
+        for (int64_t over; (over = find_excess(job, &config)) <= 0;)
+            add_memory(job, over - 1);
+        CHECK_OK(lhi_layer_partition_fit_memory(job, &o, mem, &config, &err),
+                 err);
+        CHECK((config.layers == NULL) == (tight == 1));
+        CHECK((find_excess(job, &config) <= 0) == (tight == 0));
+    }
+    lhi_arena_free(mem);
+    lh_plan_free(even);
+    lh_job_free(job);
+}
+
 /* A datacenter with GPUs half as fast gets about half as many layers. */
 static void slow_site_gets_less(void)
 {
@@ -383,6 +436,7 @@ int main(void)
     RUN(work_is_made_even);
     RUN(summits_are_climbed_from_last);
     RUN(work_is_made_even_where_several_have_the_most);
+    RUN(layers_are_moved_until_they_fit);
     RUN(slow_site_gets_less);
     RUN(other_starts);
     RUN(layers_are_moved_under_a_slow_method);

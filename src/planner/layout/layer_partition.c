@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/layout/layer_partition.h"
 
-#include "base/exact_equality.h"
 #include "base/random.h"
-#include "format/job/parse.h"
 #include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/partition_search.h"
@@ -110,35 +108,6 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Distributes layers over n chunks in proportion to speed[0..n-1]: one each,
- * then one at a time to the chunk that finishes first with it. Then limits the
- * largest ratio to most_ratio. */
-static void distribute_by_speed(uint32_t layers, uint32_t n, double most_ratio,
-                                const double *speed, uint32_t *out)
-{
-    for (uint32_t c = 0; c < n; c++)
-        out[c] = 1;
-    for (uint32_t i = n; i < layers; i++) {
-        uint32_t to = 0;
-        for (uint32_t c = 1; c < n; c++)
-            if ((out[c] + 1) / speed[c] < (out[to] + 1) / speed[to])
-                to = c;
-        out[to]++;
-    }
-    /* Raises the slowest chunks if they would have too few. */
-    for (;;) {
-        uint32_t least = 0, most = 0;
-        for (uint32_t c = 1; c < n; c++) {
-            least = out[c] < out[least] ? c : least;
-            most = out[c] > out[most] ? c : most;
-        }
-        if (out[most] <= most_ratio * out[least] + 1e-9)
-            return;
-        out[most]--;
-        out[least]++;
-    }
-}
-
 /* --- starts --------------------------------------------------------------- */
 
 enum {
@@ -153,6 +122,13 @@ enum {
     N_STARTS = N_SHAPES + 1,  /* and a sibling layout's partition */
     MAX_REBALANCED_LAYERS = 8 /* layers, for EVEN_WORK */
 };
+
+/* Quantity that rebalancing evens out between devices. */
+typedef enum balanced {
+    BALANCED_WORK,  /* F, D and W times of one microbatch, ns */
+    BALANCED_MEMORY /* bytes above the memory limit with one microbatch in each
+                     * chunk; below 0: free */
+} balanced;
 
 /* Returns the weight of chunk c of n in a starting partition of the hill
  * climbing: its layers relative to an even partition. `shape`: the partition's
@@ -176,16 +152,24 @@ static double get_weight(int shape, uint32_t c, uint32_t n)
     }
 }
 
-/* Each device's work for one microbatch. */
+/* Each device's work or memory for one microbatch. */
 typedef struct loads {
+    balanced what;
     double *of;      /* per device */
     double most;     /* INFINITY: no such layout */
     uint32_t n_most; /* device count at the maximum */
 } loads;
 
-/* Computes each device's load (its F, D and W times per microbatch) under layer
- * partition `layers`, the largest load, and how many devices have it. If the
- * partition cannot be built, the largest load is INFINITY. */
+/* Returns a chunk's share of its device's load. */
+static double get_chunk_load(const lh_chunk *k, balanced what)
+{
+    return what == BALANCED_MEMORY ? (double)(k->mem_static + k->mem_f)
+                                   : (double)(k->f_ns + k->d_ns + k->w_ns);
+}
+
+/* Computes each device's load (out->what) under layer partition `layers`, the
+ * largest load, and how many devices have it. If the partition cannot be built,
+ * the largest load is INFINITY. */
 static lh_status compute_loads(trial *t, const uint32_t *layers, loads *out,
                                lh_error *err)
 {
@@ -198,10 +182,14 @@ static lh_status compute_loads(trial *t, const uint32_t *layers, loads *out,
     out->most = INFINITY;
     out->n_most = 0;
     if (status == LH_OK) {
-        memset(out->of, 0, devices * sizeof *out->of);
+        for (uint32_t d = 0; d < devices; d++)
+            out->of[d] =
+                out->what == BALANCED_MEMORY
+                    ? -(double)lh_pipeline_memory_limit(built.pipeline, d)
+                    : 0;
         for (uint32_t c = 0; c < lh_pipeline_n_chunks(built.pipeline); c++) {
             const lh_chunk *k = lh_pipeline_chunk(built.pipeline, c);
-            out->of[k->device] += (double)(k->f_ns + k->d_ns + k->w_ns);
+            out->of[k->device] += get_chunk_load(k, out->what);
         }
         out->most = out->of[0];
         for (uint32_t d = 1; d < devices; d++)
@@ -252,21 +240,27 @@ static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
 }
 
 /* Rebalances a partition greedily: moves layers from the most to the least
- * loaded device while that lowers the largest load. Embedding, head and layers
- * of other kinds weigh several layers. Needs no schedule, so it costs little.
- */
+ * loaded device while that lowers the largest load; for memory, until all
+ * devices fit. Embedding, head and layers of other kinds weigh several layers.
+ * Needs no schedule, so it costs little. *most receives the largest load. */
 static lh_status rebalance_layers(trial *t, const lhi_partition *p,
-                                  uint32_t *layers, lh_error *err)
+                                  balanced what, uint32_t *layers, double *most,
+                                  lh_error *err)
 {
     uint32_t devices = t->config.layout.pipeline;
     double *room = calloc(2 * (size_t)devices, sizeof *room);
-    loads both[2] = {{.of = room}, {.of = room ? room + devices : NULL}};
+    loads both[2] = {{.what = what, .of = room},
+                     {.what = what, .of = room ? room + devices : NULL}};
+    const uint32_t max_moves =
+        what == BALANCED_MEMORY ? p->n_layers : MAX_REBALANCED_LAYERS + devices;
     if (!room)
         return lhi_fail_nomem(err);
     lh_status status = compute_loads(t, layers, &both[0], err);
     bool moved = devices > 1 && both[0].most < INFINITY;
-    for (uint32_t i = 0;
-         i < MAX_REBALANCED_LAYERS + devices && moved && status == LH_OK; i++) {
+    *most = both[0].most;
+    for (uint32_t i = 0; i < max_moves && moved && status == LH_OK &&
+                         !(what == BALANCED_MEMORY && *most <= 0);
+         i++) {
         const loads *now = &both[i % 2];
         uint32_t from = 0, to = 0;
         for (uint32_t d = 1; d < devices; d++) {
@@ -277,6 +271,8 @@ static lh_status rebalance_layers(trial *t, const lhi_partition *p,
         if (moved)
             status = move_layer(t, p, from, to, now, layers, &both[(i + 1) % 2],
                                 &moved, err);
+        if (moved)
+            *most = both[(i + 1) % 2].most;
     }
     free(room);
     return status;
@@ -306,8 +302,8 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
         for (uint32_t c = 0; c < n; c++)
             speed[c] = room[c] * (1 + strength * (get_weight(i, c, n) - 1));
         if (i != INPUT_PARTITION && i != EVEN_WORK && i != N_SHAPES)
-            distribute_by_speed(p->n_layers, n, p->max_ratio, speed,
-                                starts[i].layers);
+            lhi_partition_distribute(p->n_layers, n, p->max_ratio, speed,
+                                     starts[i].layers);
         for (int k = 0; k < i; k++)
             if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
                 0)
@@ -442,6 +438,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
     uint32_t *best = LHI_NEW(mem, uint32_t, n);
     uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
     double *speed = calloc(n, sizeof *speed);
+    double load;
     lh_status status =
         t.mem && best && room && speed ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
@@ -451,7 +448,8 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
         memcpy(room + EVEN_WORK * n, room, n * sizeof *room);
     }
     if (status == LH_OK && !steepest)
-        status = rebalance_layers(&t, &p, room + EVEN_WORK * n, err);
+        status = rebalance_layers(&t, &p, BALANCED_WORK, room + EVEN_WORK * n,
+                                  &load, err);
     if (status == LH_OK)
         status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[INPUT_PARTITION].ns;
@@ -531,7 +529,8 @@ static void build_rounds(random_walk *s)
         s->speed[i] = i == 0 ? 0.7 : i + 1 == v ? 0.5 : 1;
     for (uint32_t d = 0; d < config->layout.pipeline; d++) {
         uint32_t i = 0;
-        distribute_by_speed(s->totals[d], v, s->p.max_ratio, s->speed, s->one);
+        lhi_partition_distribute(s->totals[d], v, s->p.max_ratio, s->speed,
+                                 s->one);
         for (uint32_t c = 0; c < s->p.n_chunks; c++)
             if (lhi_config_device(config, c) == d)
                 s->drawn[c] = s->one[i++];
@@ -572,9 +571,8 @@ static lh_status time_rebalanced(random_walk *s, lh_error *err)
     memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
     s->most = INFINITY;
     LHI_TRY(time_sample(s, err));
-    LHI_TRY(rebalance_layers(&s->t, &s->p, s->evened, err));
-    LHI_TRY(compute_loads(&s->t, s->evened, &s->now, err));
-    s->most = s->now.most;
+    LHI_TRY(rebalance_layers(&s->t, &s->p, BALANCED_WORK, s->evened, &s->most,
+                             err));
     memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
     return time_sample(s, err);
 }
@@ -646,10 +644,12 @@ lh_status lhi_layer_partition_search_slow_method(
     return status;
 }
 
-lh_status lhi_layer_partition_rebalance(const lh_job *job,
-                                        const lh_plan_options *options,
-                                        lhi_arena *mem, lhi_config *config,
-                                        lh_error *err)
+/* Implements lhi_layer_partition_rebalance() and
+ * lhi_layer_partition_fit_memory(). */
+static lh_status rebalance_config(const lh_job *job,
+                                  const lh_plan_options *options, balanced what,
+                                  lhi_arena *mem, lhi_config *config,
+                                  lh_error *err)
 {
     uint32_t n = count_chunks(config);
     trial t = {job, options, NULL, *config, NULL, NULL, NULL};
@@ -661,110 +661,36 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
     uint32_t *layers = LHI_NEW(mem, uint32_t, n);
     lh_status status = layers ? LH_OK : lhi_fail_nomem(err);
     bool same = true;
+    double most = INFINITY;
     if (status == LH_OK)
         status = lhi_build_cache_make(&t.known, err);
     if (status == LH_OK) {
         get_input_layers(&t, n, layers);
-        status = rebalance_layers(&t, &p, layers, err);
+        status = rebalance_layers(&t, &p, what, layers, &most, err);
     }
     for (uint32_t c = 0; c < n && status == LH_OK; c++) {
         uint32_t first, given;
         lhi_config_layers(job->model->layers, config, c, &first, &given);
         same = same && given == layers[c];
     }
-    if (status == LH_OK && !same)
+    if (status == LH_OK && !same && !(what == BALANCED_MEMORY && most > 0))
         config->layers = layers;
     lhi_build_cache_free(t.known);
     return status;
 }
 
-/* --- sites with different speed ------------------------------------------- */
-
-/* Computes the time of one middle layer (F, D and W) in each datacenter, in ns.
- */
-static lh_status compute_layer_times(const lh_job *job,
-                                     const lhi_config *config, double *ns,
-                                     lh_error *err)
+lh_status lhi_layer_partition_rebalance(const lh_job *job,
+                                        const lh_plan_options *options,
+                                        lhi_arena *mem, lhi_config *config,
+                                        lh_error *err)
 {
-    lh_job as_configured = *job;
-    as_configured.training.recompute = config->recompute;
-    for (uint32_t d = 0; d < job->n_datacenters; d++) {
-        lh_cost_layer_range slice = {.first_layer = job->model->layers / 2,
-                                     .n_layers = 1,
-                                     .datacenter = d,
-                                     .data_datacenters = 1};
-        lh_cost_options options = {.size = sizeof options,
-                                   .estimate_missing = true};
-        lh_cost cost;
-        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
-                              &cost, err));
-        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
-    }
-    return LH_OK;
+    return rebalance_config(job, options, BALANCED_WORK, mem, config, err);
 }
 
-/* Checks whether datacenters have GPUs of different types. */
-static bool is_mixed(const lh_job *job)
+lh_status lhi_layer_partition_fit_memory(const lh_job *job,
+                                         const lh_plan_options *options,
+                                         lhi_arena *mem, lhi_config *config,
+                                         lh_error *err)
 {
-    double first =
-        lhi_gpu_max_flops_per_s(&job->datacenters[0].gpu, job->framework.fp8);
-    for (uint32_t d = 1; d < job->n_datacenters; d++)
-        if (!lhi_equals_exactly(
-                first, lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
-                                               job->framework.fp8)))
-            return true;
-    return false;
-}
-
-/* Returns the longest of a stage's datacenter times: replicas of a stage wait
- * for each other. */
-static double find_slowest(const lhi_stage_placement *spread,
-                           const double *times)
-{
-    double slowest = 0;
-    for (uint32_t i = 0; i < spread->n_sites; i++)
-        if (times[spread->sites[i].datacenter] > slowest)
-            slowest = times[spread->sites[i].datacenter];
-    return slowest;
-}
-
-lh_status lhi_layer_partition_by_speed(const lh_job *job,
-                                       const lh_plan_options *options,
-                                       lhi_arena *mem, lhi_config *config,
-                                       lh_error *err)
-{
-    uint32_t n = count_chunks(config);
-    lhi_layout_placement places;
-    if (!is_mixed(job) ||
-        !lhi_layer_partition_has_alternatives(job, config, options) ||
-        config->layout.outermost == LH_OUTERMOST_DATA)
-        return LH_OK;
-    lhi_arena *own = lhi_arena_make(0);
-    double *times = calloc(job->n_datacenters, sizeof *times);
-    double *speed = calloc(n, sizeof *speed);
-    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
-    lh_error why = {0};
-    lh_status status = LH_OK;
-    if (!own || !times || !speed || !layers)
-        status = lhi_fail_nomem(&why);
-    if (status == LH_OK)
-        status = lhi_layout_place(job, &config->layout, own, &places, &why);
-    if (status == LH_OK)
-        status = compute_layer_times(job, config, times, &why);
-    for (uint32_t c = 0; status == LH_OK && c < n; c++)
-        speed[c] = 1 / find_slowest(
-                           &places.stages[lhi_config_device(config, c)], times);
-    if (status == LH_OK) {
-        distribute_by_speed(job->model->layers, n,
-                            lhi_layer_partition_ratio(options), speed, layers);
-        config->layers = layers;
-    }
-    lhi_arena_free(own);
-    free(times);
-    free(speed);
-    if (status == LH_OK || status == LH_EUNSUPPORTED)
-        return LH_OK; /* building the layout reports the reason */
-    if (err)
-        *err = why;
-    return status;
+    return rebalance_config(job, options, BALANCED_MEMORY, mem, config, err);
 }

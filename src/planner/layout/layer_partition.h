@@ -83,6 +83,15 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
                                         lhi_arena *mem, lhi_config *config,
                                         lh_error *err);
 
+/* Repairs a partition that does not fit in memory: moves layers from the device
+ * with the largest memory shortage to the device with the most free memory,
+ * until each device fits one microbatch in each of its chunks. Result in
+ * config->layers, in `mem`; unchanged if these moves find no such partition. */
+lh_status lhi_layer_partition_fit_memory(const lh_job *job,
+                                         const lh_plan_options *options,
+                                         lhi_arena *mem, lhi_config *config,
+                                         lh_error *err);
+
 /* Sets config->layers in proportion to the GPUs' speed if datacenters have
  * different GPU types; otherwise leaves them unchanged. */
 lh_status lhi_layer_partition_by_speed(const lh_job *job,

@@ -28,6 +28,32 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
     return least > 0 && most <= compute_max_chunk(p, least);
 }
 
+void lhi_partition_distribute(uint32_t layers, uint32_t n, double most_ratio,
+                              const double *speed, uint32_t *out)
+{
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = 1;
+    for (uint32_t i = n; i < layers; i++) {
+        uint32_t to = 0;
+        for (uint32_t c = 1; c < n; c++)
+            if ((out[c] + 1) / speed[c] < (out[to] + 1) / speed[to])
+                to = c;
+        out[to]++;
+    }
+    /* Raises the slowest chunks if they would have too few. */
+    for (;;) {
+        uint32_t least = 0, most = 0;
+        for (uint32_t c = 1; c < n; c++) {
+            least = out[c] < out[least] ? c : least;
+            most = out[c] > out[most] ? c : most;
+        }
+        if (out[most] <= most_ratio * out[least] + 1e-9)
+            return;
+        out[most]--;
+        out[least]++;
+    }
+}
+
 /* Returns the sum of `a` and `b`; UINT64_MAX on overflow. */
 static uint64_t add_capped(uint64_t a, uint64_t b)
 {

@@ -29,6 +29,12 @@ typedef struct lhi_partition {
  * smallest is allowed. */
 bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers);
 
+/* Distributes layers over n chunks in proportion to speed[0..n-1]: one each,
+ * then one at a time to the chunk that finishes first with it. Then limits the
+ * largest ratio to most_ratio. */
+void lhi_partition_distribute(uint32_t layers, uint32_t n, double most_ratio,
+                              const double *speed, uint32_t *out);
+
 /* Counts the allowed layer partitions into *out; UINT64_MAX if there are at
  * least as many. */
 lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,

@@ -273,12 +273,14 @@ static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
     return status;
 }
 
-/* Builds a candidate's pipeline and its bound. Rebalances its layers first if
- * this partition's bound is too high, but that over all partitions is not. */
+/* Builds a candidate's pipeline and its bound. Repairs a partition that does
+ * not fit in memory. Rebalances the layers if this partition's bound is too
+ * high, but that over all partitions is not. */
 static lh_status build_candidate(lhi_layout_search *own, lhi_candidate *c,
                                  lh_error *err)
 {
     LHI_TRY(lhi_candidate_compute_bound(own, c, err));
+    LHI_TRY(lhi_candidate_fit_memory(own, c, err));
     if (own->best_ns == INT64_MAX || own->options.quick ||
         lhi_candidate_can_win(own, c))
         return LH_OK;

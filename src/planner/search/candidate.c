@@ -87,6 +87,25 @@ lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
     return status;
 }
 
+/* Replaces *c by `other`, the same layout with another partition, if its bound
+ * is lower. */
+static lh_status take_partition(lhi_layout_search *s, lhi_candidate *other,
+                                lhi_candidate *c, lh_error *err)
+{
+    const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
+    if (other->config.layers == c->config.layers)
+        return LH_OK;
+    other->missing = 0;
+    LHI_TRY(lhi_candidate_compute_bound(s, other, err));
+    s->n_memory = n_memory;
+    s->n_unsupported = n_unsupported;
+    if (other->bound_ns >= c->bound_ns)
+        return LH_OK;
+    s->n_memory -= c->missing > 0;
+    *c = *other;
+    return LH_OK;
+}
+
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
                                   lh_error *err)
 {
@@ -94,18 +113,19 @@ lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
         return LH_OK; /* exhaustive search tries all methods */
     c->rebalanced = true;
     lhi_candidate other = *c;
-    const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
     LHI_TRY(lhi_layer_partition_rebalance(s->job, &s->options, s->mem,
                                           &other.config, err));
-    if (other.config.layers == c->config.layers)
+    return take_partition(s, &other, c, err);
+}
+
+lh_status lhi_candidate_fit_memory(lhi_layout_search *s, lhi_candidate *c,
+                                   lh_error *err)
+{
+    if (c->missing == 0 || s->options.partition == LH_PARTITION_EXACT)
         return LH_OK;
-    other.missing = 0;
-    LHI_TRY(lhi_candidate_compute_bound(s, &other, err));
-    s->n_memory = n_memory;
-    s->n_unsupported = n_unsupported;
-    if (other.bound_ns >= c->bound_ns)
-        return LH_OK;
-    s->n_memory -= c->missing > 0;
-    *c = other;
-    return LH_OK;
+    c->rebalanced = true;
+    lhi_candidate other = *c;
+    LHI_TRY(lhi_layer_partition_fit_memory(s->job, &s->options, s->mem,
+                                           &other.config, err));
+    return take_partition(s, &other, c, err);
 }

@@ -184,6 +184,11 @@ lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
                                   lh_error *err);
 
+/* Repairs the layer partition of a candidate that does not fit in memory
+ * (layer_partition.h). */
+lh_status lhi_candidate_fit_memory(lhi_layout_search *s, lhi_candidate *c,
+                                   lh_error *err);
+
 /* Computes the lower bound of a candidate's schedules from its built pipeline;
  * valid for its layer partition only. */
 lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
