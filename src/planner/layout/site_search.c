@@ -367,17 +367,32 @@ static lh_status find_drafts(placement_search *f, lh_error *err)
                                             err);
 }
 
-/* Lists the placements found, in `mem`: first the defaults and the fastest of
- * each outermost parallelism, then the others by estimated time. */
-static lh_status find_list(placement_search *f, lhi_arena *mem,
+/* Appends a placement and, if its pipelines can be reversed, the reversed one
+ * to a list. */
+static lh_status append_sites(const placement_search *f,
+                              const lhi_placement_draft *d, lhi_arena *mem,
+                              lh_sites *list, uint32_t *n, lh_error *err)
+{
+    lhi_placement_draft reversed;
+    LHI_TRY(make_sites(d, mem, &list[(*n)++], err));
+    if (f->given || !lhi_placement_reverse(&f->c, d, &reversed) ||
+        !has_required_gpus(f, &reversed))
+        return LH_OK;
+    return make_sites(&reversed, mem, &list[(*n)++], err);
+}
+
+/* Lists the first `most` of the placements found, in `mem`: first the defaults
+ * and the fastest of each outermost parallelism, then the others by estimated
+ * time. */
+static lh_status find_list(placement_search *f, uint32_t most, lhi_arena *mem,
                            const lh_sites **list, uint32_t *n, lh_error *err)
 {
     LHI_TRY(find_drafts(f, err));
-    lh_sites *sites = LHI_NEW(mem, lh_sites, f->n_kept + 1);
+    lh_sites *sites = LHI_NEW(mem, lh_sites, 2 * f->n_kept + 1);
     if (!sites)
         return lhi_fail_nomem(err);
     bool kinds[LH_OUTERMOST_MIXED + 1] = {false};
-    uint32_t at = 0;
+    uint32_t taken = 0;
     for (uint32_t i = 0; i < f->n_kept; i++) {
         lh_outermost kind =
             classify_outermost(f->kept[i]->n_groups, f->kept[i]->n_parts);
@@ -385,17 +400,20 @@ static lh_status find_list(placement_search *f, lhi_arena *mem,
         kinds[kind] = true;
     }
     for (int first = 1; first >= 0; first--)
-        for (uint32_t i = 0; i < f->n_kept; i++)
-            if (f->always[i] == (first == 1))
-                LHI_TRY(make_sites(f->kept[i], mem, &sites[at++], err));
+        for (uint32_t i = 0; i < f->n_kept && taken < most; i++)
+            if (f->always[i] == (first == 1)) {
+                LHI_TRY(append_sites(f, f->kept[i], mem, sites, n, err));
+                taken++;
+            }
     *list = sites;
-    *n = f->n_kept;
     return LH_OK;
 }
 
-lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
-                               lhi_arena *mem, const lh_sites **list,
-                               uint32_t *n, lh_error *err)
+/* Implements lhi_placement_search() for at most `most` placements; reversed
+ * placements are added to the list and do not count. */
+static lh_status search(const lh_job *job, const lh_layout *layout,
+                        uint32_t most, lhi_arena *mem, const lh_sites **list,
+                        uint32_t *n, lh_error *err)
 {
     placement_search f = {.c = {.job = job, .layout = layout},
                           .want = job->layout.outermost,
@@ -408,9 +426,16 @@ lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
     f.work = lhi_arena_make(0);
     if (!f.work)
         return lhi_fail_nomem(err);
-    lh_status status = find_list(&f, mem, list, n, err);
+    lh_status status = find_list(&f, most, mem, list, n, err);
     lhi_arena_free(f.work);
     return status;
+}
+
+lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
+                               lhi_arena *mem, const lh_sites **list,
+                               uint32_t *n, lh_error *err)
+{
+    return search(job, layout, LHI_MOST_SITES, mem, list, n, err);
 }
 
 /* ---- stored lists ---- */
@@ -460,12 +485,12 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
         if (!e)
             return lhi_fail_nomem(err);
         *e = key;
-        LHI_TRY(lhi_placement_search(store->job, layout, store->mem, &e->list,
-                                     &e->n, err));
+        LHI_TRY(search(store->job, layout, LHI_MAX_TRIED_PLACEMENTS, store->mem,
+                       &e->list, &e->n, err));
         e->next = store->buckets[bucket];
         store->buckets[bucket] = e;
     }
     *list = e->list;
-    *n = e->n < LHI_MAX_TRIED_PLACEMENTS ? e->n : LHI_MAX_TRIED_PLACEMENTS;
+    *n = e->n;
     return LH_OK;
 }

@@ -69,10 +69,18 @@ int lhi_placement_compare_drafts(const lhi_placement_draft *a,
 bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c,
                                      const lhi_placement_draft *d);
 
-/* Computes the draft placement that sorts first among all equivalent ones. */
+/* Computes the draft placement that sorts first among all with renamed
+ * datacenters or reversed pipelines. */
 void lhi_placement_make_canonical(const lhi_placement_case *c,
                                   const lhi_placement_draft *d,
                                   lhi_placement_draft *out);
+
+/* Reverses the pipelines of a draft placement, which exchanges the datacenters
+ * of embedding and head. Returns false if passes and messages would differ
+ * otherwise, too, or if nothing differs. */
+bool lhi_placement_reverse(const lhi_placement_case *c,
+                           const lhi_placement_draft *d,
+                           lhi_placement_draft *reversed);
 
 /* ---- site_estimate.c ---- */
 

@@ -235,34 +235,49 @@ static void rename_in_order(const lhi_placement_case *c, lhi_placement_draft *d)
     lhi_placement_sort_groups(d);
 }
 
+/* Computes the draft placement that sorts first among those that rename the
+ * datacenters of `d`. */
+static void rename_canonically(const lhi_placement_case *c,
+                               const lhi_placement_draft *d,
+                               lhi_placement_draft *out)
+{
+    uint32_t n = c->job->n_datacenters;
+    *out = *d;
+    lhi_placement_sort_groups(out);
+    if (n > LHI_MOST_EXHAUSTIVE)
+        rename_in_order(c, out);
+    for (uint32_t k = 0; k < c->n_symmetries; k++) {
+        lhi_placement_draft other = *d;
+        for (uint32_t i = 0; i < d->n_parts; i++)
+            other.site[i] = c->symmetries[(size_t)k * n + d->site[i]];
+        keep_smaller(&other, out);
+    }
+}
+
 void lhi_placement_make_canonical(const lhi_placement_case *c,
                                   const lhi_placement_draft *d,
                                   lhi_placement_draft *out)
 {
-    uint32_t n = c->job->n_datacenters;
-    bool turns = is_reversible(c, d);
-    lhi_placement_draft other;
-    *out = *d;
-    lhi_placement_sort_groups(out);
-    for (int round = 0; round <= turns; round++) {
-        if (n > LHI_MOST_EXHAUSTIVE) {
-            other = *d;
-            if (round)
-                reverse_pipelines(&other);
-            lhi_placement_sort_groups(&other);
-            rename_in_order(c, &other);
-            if (round == 0)
-                *out = other;
-            else
-                keep_smaller(&other, out);
-        }
-        for (uint32_t k = 0; k < c->n_symmetries; k++) {
-            other = *d;
-            for (uint32_t i = 0; i < d->n_parts; i++)
-                other.site[i] = c->symmetries[(size_t)k * n + d->site[i]];
-            if (round)
-                reverse_pipelines(&other);
-            keep_smaller(&other, out);
-        }
-    }
+    lhi_placement_draft reversed = *d, other;
+    rename_canonically(c, d, out);
+    if (!is_reversible(c, d))
+        return;
+    reverse_pipelines(&reversed);
+    rename_canonically(c, &reversed, &other);
+    keep_smaller(&other, out);
+}
+
+bool lhi_placement_reverse(const lhi_placement_case *c,
+                           const lhi_placement_draft *d,
+                           lhi_placement_draft *reversed)
+{
+    lhi_placement_draft own, other;
+    if (!is_reversible(c, d))
+        return false;
+    *reversed = *d;
+    reverse_pipelines(reversed);
+    lhi_placement_sort_groups(reversed);
+    rename_canonically(c, d, &own);
+    rename_canonically(c, reversed, &other);
+    return lhi_placement_compare_drafts(&own, &other) != 0;
 }
