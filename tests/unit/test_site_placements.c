@@ -549,8 +549,9 @@ static void lists_are_kept(void)
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_sites_store *store = NULL;
-    const lh_sites *first[3], *again = NULL, *own = NULL;
-    uint32_t counts[3], n = 0;
+    lhi_sites_list first[3], again;
+    const lh_sites *own = NULL;
+    uint32_t n = 0;
     lh_error err = {0};
     const uint32_t degrees[][3] = {{4, 4, 2}, {2, 4, 2}, {4, 2, 4}};
     CHECK_OK(lhi_sites_store_make(job, mem, &store, &err), err);
@@ -558,18 +559,20 @@ static void lists_are_kept(void)
         for (int i = 0; i < 3; i++) {
             lh_layout l =
                 layout_of(degrees[i][0], degrees[i][1], degrees[i][2]);
-            CHECK_OK(lhi_sites_store_find(store, &l, &again, &n, &err), err);
-            if (round == 0) {
+            CHECK_OK(lhi_sites_store_find(store, &l, &again, &err), err);
+            if (round == 0)
                 first[i] = again;
-                counts[i] = n;
-            }
-            CHECK(again == first[i] && n == counts[i]);
+            CHECK(again.sites == first[i].sites && again.n == first[i].n);
             CHECK_OK(lhi_placement_search(job, &l, mem, &own, &n, &err), err);
             /* At most each placement and the reversed one. */
-            CHECK(n > counts[i] && counts[i] > LHI_MAX_TRIED_PLACEMENTS &&
-                  counts[i] <= 2 * LHI_MAX_TRIED_PLACEMENTS);
-            for (uint32_t k = 0; k < counts[i]; k++)
-                CHECK(lhi_sites_are_equal(&own[k], &first[i][k]));
+            CHECK(n > again.n && again.n > LHI_MAX_TRIED_PLACEMENTS &&
+                  again.n <= 2 * LHI_MAX_TRIED_PLACEMENTS);
+            uint32_t reversed = 0;
+            for (uint32_t k = 0; k < again.n; k++) {
+                CHECK(lhi_sites_are_equal(&own[k], &again.sites[k]));
+                reversed += again.reversed[k];
+            }
+            CHECK_INT(again.n - reversed, LHI_MAX_TRIED_PLACEMENTS);
         }
     lhi_arena_free(mem);
     lh_job_free(job);

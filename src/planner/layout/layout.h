@@ -81,6 +81,7 @@ typedef struct lhi_config {
     lh_recompute recompute;
     uint32_t microbatches;
     const uint32_t *layers; /* per chunk; NULL: lhi_layer_range() */
+    bool reversed;          /* second direction of a placement */
     bool zero_given;        /* false: the job's ZeRO stage */
     uint32_t zero;
     /* sharding beyond ZeRO-1; NULL: not elastic */

@@ -371,13 +371,15 @@ static lh_status find_drafts(placement_search *f, lh_error *err)
  * to a list. */
 static lh_status append_sites(const placement_search *f,
                               const lhi_placement_draft *d, lhi_arena *mem,
-                              lh_sites *list, uint32_t *n, lh_error *err)
+                              lh_sites *list, bool *is_reversed, uint32_t *n,
+                              lh_error *err)
 {
     lhi_placement_draft reversed;
     LHI_TRY(make_sites(d, mem, &list[(*n)++], err));
     if (f->given || !lhi_placement_reverse(&f->c, d, &reversed) ||
         !has_required_gpus(f, &reversed))
         return LH_OK;
+    is_reversed[*n] = true;
     return make_sites(&reversed, mem, &list[(*n)++], err);
 }
 
@@ -385,11 +387,12 @@ static lh_status append_sites(const placement_search *f,
  * and the fastest of each outermost parallelism, then the others by estimated
  * time. */
 static lh_status find_list(placement_search *f, uint32_t most, lhi_arena *mem,
-                           const lh_sites **list, uint32_t *n, lh_error *err)
+                           lhi_sites_list *out, lh_error *err)
 {
     LHI_TRY(find_drafts(f, err));
     lh_sites *sites = LHI_NEW(mem, lh_sites, 2 * f->n_kept + 1);
-    if (!sites)
+    bool *reversed = LHI_NEW(mem, bool, 2 * f->n_kept + 1);
+    if (!sites || !reversed)
         return lhi_fail_nomem(err);
     bool kinds[LH_OUTERMOST_MIXED + 1] = {false};
     uint32_t taken = 0;
@@ -402,18 +405,20 @@ static lh_status find_list(placement_search *f, uint32_t most, lhi_arena *mem,
     for (int first = 1; first >= 0; first--)
         for (uint32_t i = 0; i < f->n_kept && taken < most; i++)
             if (f->always[i] == (first == 1)) {
-                LHI_TRY(append_sites(f, f->kept[i], mem, sites, n, err));
+                LHI_TRY(append_sites(f, f->kept[i], mem, sites, reversed,
+                                     &out->n, err));
                 taken++;
             }
-    *list = sites;
+    out->sites = sites;
+    out->reversed = reversed;
     return LH_OK;
 }
 
 /* Implements lhi_placement_search() for at most `most` placements; reversed
  * placements are added to the list and do not count. */
 static lh_status search(const lh_job *job, const lh_layout *layout,
-                        uint32_t most, lhi_arena *mem, const lh_sites **list,
-                        uint32_t *n, lh_error *err)
+                        uint32_t most, lhi_arena *mem, lhi_sites_list *out,
+                        lh_error *err)
 {
     placement_search f = {.c = {.job = job, .layout = layout},
                           .want = job->layout.outermost,
@@ -421,12 +426,11 @@ static lh_status search(const lh_job *job, const lh_layout *layout,
     /* With one datacenter all variants order the same GPUs in the same way. */
     if (job->n_datacenters == 1 && f.want == LH_OUTERMOST_ANY)
         f.want = LH_OUTERMOST_PIPELINE;
-    *list = NULL;
-    *n = 0;
+    *out = (lhi_sites_list){0};
     f.work = lhi_arena_make(0);
     if (!f.work)
         return lhi_fail_nomem(err);
-    lh_status status = find_list(&f, most, mem, list, n, err);
+    lh_status status = find_list(&f, most, mem, out, err);
     lhi_arena_free(f.work);
     return status;
 }
@@ -435,15 +439,19 @@ lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
                                lhi_arena *mem, const lh_sites **list,
                                uint32_t *n, lh_error *err)
 {
-    return search(job, layout, LHI_MOST_SITES, mem, list, n, err);
+    lhi_sites_list found;
+    lh_status status = search(job, layout, LHI_MOST_SITES, mem, &found, err);
+    *list = found.sites;
+    *n = found.n;
+    return status;
 }
 
 /* ---- stored lists ---- */
 
 /* A stored list and its key. */
 typedef struct entry {
-    uint32_t group, pipeline, data, n;
-    const lh_sites *list;
+    uint32_t group, pipeline, data;
+    lhi_sites_list list;
     struct entry *next;
 } entry;
 
@@ -469,8 +477,7 @@ lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
 }
 
 lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
-                               const lh_sites **list, uint32_t *n,
-                               lh_error *err)
+                               lhi_sites_list *out, lh_error *err)
 {
     entry key = {.group = lhi_group_size(layout),
                  .pipeline = layout->pipeline,
@@ -486,11 +493,10 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
             return lhi_fail_nomem(err);
         *e = key;
         LHI_TRY(search(store->job, layout, LHI_MAX_TRIED_PLACEMENTS, store->mem,
-                       &e->list, &e->n, err));
+                       &e->list, err));
         e->next = store->buckets[bucket];
         store->buckets[bucket] = e;
     }
-    *list = e->list;
-    *n = e->n;
+    *out = e->list;
     return LH_OK;
 }

@@ -31,11 +31,16 @@ typedef struct lhi_sites_store lhi_sites_store;
 /* Creates an empty cache of placement lists for a job. */
 lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
                                lhi_sites_store **out, lh_error *err);
+/* Placements of one set of degrees. */
+typedef struct lhi_sites_list {
+    const lh_sites *sites;
+    const bool *reversed; /* per placement: the previous one, reversed */
+    uint32_t n;
+} lhi_sites_list;
 /* Returns the placements for a layout's degrees, from the cache or found as by
  * lhi_placement_search(). */
 lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
-                               const lh_sites **list, uint32_t *n,
-                               lh_error *err);
+                               lhi_sites_list *out, lh_error *err);
 
 /* Returns a placement's outermost parallelism: pipeline (one group), data (each
  * group in one datacenter), or mixed. */

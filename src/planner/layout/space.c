@@ -371,19 +371,20 @@ static lh_status add_rank_orders(expansion *g, lh_error *err)
 static lh_status add_placements(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
-    const lh_sites *list;
-    uint32_t n = 0;
+    lhi_sites_list list = {0};
     if (g->space->job->n_datacenters > 1)
-        LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
-    if (n == 0 && g->space->job->n_datacenters > 1 && g->space->job->min_gpus)
+        LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, err));
+    if (list.n == 0 && g->space->job->n_datacenters > 1 &&
+        g->space->job->min_gpus)
         return LH_OK; /* no placement uses the required GPUs */
-    if (n == 0)       /* all in one datacenter, or bounds report the reason */
+    if (list.n == 0)  /* all in one datacenter, or bounds report the reason */
         return add_outermost(g, err);
-    for (uint32_t i = 0; i < n; i++) {
-        l->sites = &list[i];
+    for (uint32_t i = 0; i < list.n; i++) {
+        g->config.reversed = list.reversed[i];
+        l->sites = &list.sites[i];
         l->group_micro_batches = g->want->group_micro_batches;
         l->outermost = g->want->outermost ? g->want->outermost
-                                          : lhi_sites_outermost(&list[i]);
+                                          : lhi_sites_outermost(l->sites);
         LHI_TRY(add_rank_orders(g, err));
     }
     return LH_OK;

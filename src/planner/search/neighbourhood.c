@@ -246,6 +246,17 @@ static uint32_t count_required_changes(const lhi_neighbourhood *n,
                lhi_dimension_value(n->dimension, config);
 }
 
+/* Checks whether a configuration has a placement in the second direction, other
+ * than the centre's. Only the direction may then differ from the centre:
+ * otherwise both directions would halve the other neighbours. */
+static bool is_turned(const lhi_neighbourhood *n, lhi_level level,
+                      const lhi_config *config)
+{
+    return level == LHI_LEVEL_PLACED && config->reversed &&
+           n->dimension != LHI_DIMENSION_SITES &&
+           !lhi_sites_are_equal(config->layout.sites, n->from.layout.sites);
+}
+
 /* Visits a configuration whose changes and bound are below the neighbourhood's
  * limits: calls back for a complete one, else continues with its children. */
 static lh_status visit_node(void *context, const lhi_config *config,
@@ -257,6 +268,9 @@ static lh_status visit_node(void *context, const lhi_config *config,
     uint32_t changes = s->changes + count_changes(s->level, &n->from, config);
     uint32_t free = count_required_changes(n, s->level, config);
     changes -= free < changes ? free : changes;
+    const bool turned = is_turned(n, s->level, config);
+    if (turned && s->changes > 0)
+        return LH_OK;
     if (changes > n->most_changes || !has_value(n, s->level, config) ||
         (n->is_late && n->is_late(n->context)))
         return LH_OK;
@@ -267,7 +281,8 @@ static lh_status visit_node(void *context, const lhi_config *config,
         return LH_OK;
     if (s->level == LHI_LEVEL_COMPLETE)
         return n->visit(n->context, config, &found.floor, err);
-    traversal next = {n, (lhi_level)(s->level + 1), changes};
+    traversal next = {n, (lhi_level)(s->level + 1),
+                      turned ? n->most_changes : changes};
     return lhi_space_children(n->space, s->level, config, NULL, visit_node,
                               &next, err);
 }
