@@ -20,7 +20,8 @@ enum {
     JOBS = FEW_CASES ? 1 : 3,
     SEED = 11,
     MOST_JOBS = 4096,
-    MORE_EVERY = 4 /* jobs that are also planned with more resources */
+    MORE_EVERY = 4 /* jobs also planned with more resources, and others
+                    * with less effort */
 };
 static const double TOLERANCE = 0.002;
 
@@ -47,25 +48,33 @@ typedef struct tally {
     double all[MOST_JOBS];
 } tally;
 
-enum { OWN_DEGREES, RUNNER_UP, BANDWIDTH, MEMORY, N_TALLIES };
+enum { OWN_DEGREES, RUNNER_UP, BANDWIDTH, MEMORY, EFFORT, N_TALLIES };
 static tally tallies[N_TALLIES] = {
     {.name = "own degrees", .two_sided = true},
     {.name = "runner-up's degrees", .reversed = true},
     {.name = "twice the bandwidth"},
-    {.name = "1.5 times the memory"}};
+    {.name = "1.5 times the memory"},
+    {.name = "more effort"}};
 
-static lh_plan *plan_of(const job_parts *p)
+/* Plans a job with this effort; 0: default. */
+static lh_plan *plan_with_effort(const job_parts *p, uint64_t effort)
 {
+    const lh_plan_options o = {.size = sizeof o, .effort = effort};
     lh_job *job = job_make(p);
     lh_plan *plan = NULL;
     lh_error err = {0};
-    lh_status status = job ? lh_plan_make(job, NULL, &plan, &err) : LH_EINPUT;
+    lh_status status = job ? lh_plan_make(job, &o, &plan, &err) : LH_EINPUT;
     CHECK_MSG(status == LH_OK || status == LH_EINFEASIBLE ||
                   status == LH_EUNSUPPORTED || status == LH_EINPUT ||
                   status == LH_EINVAL,
               "%s", err.text);
     lh_job_free(job);
     return plan;
+}
+
+static lh_plan *plan_of(const job_parts *p)
+{
+    return plan_with_effort(p, 0);
 }
 
 /* Records the difference of a plan with given values to the open one, and
@@ -174,6 +183,22 @@ static void give_more(uint64_t seed, const job_parts *p, const lh_plan *plan)
     lh_plan_free(larger);
 }
 
+/* Compares plans of increasing effort, each with the previous one. The last
+ * has the default effort, like `plan`. */
+static void give_effort(uint64_t seed, const job_parts *p, const lh_plan *plan)
+{
+    static const uint64_t efforts[] = {13333, 40000};
+    lh_plan *less = plan_with_effort(p, efforts[0]);
+    lh_plan *more = plan_with_effort(p, efforts[1]);
+    CHECK_MSG(less && more, "seed %" PRIu64 ": no plan with less effort", seed);
+    if (less && more) {
+        compare(seed, &tallies[EFFORT], more, less, p);
+        compare(seed, &tallies[EFFORT], plan, more, p);
+    }
+    lh_plan_free(less);
+    lh_plan_free(more);
+}
+
 static void check_job(uint64_t seed)
 {
     lhi_random r = {seed};
@@ -189,6 +214,8 @@ static void check_job(uint64_t seed)
     give_runner_up(seed, &p, plan);
     if (seed % MORE_EVERY == 0)
         give_more(seed, &p, plan);
+    if (seed % MORE_EVERY == MORE_EVERY / 2)
+        give_effort(seed, &p, plan);
     printf("seed %" PRIu64 ": %s, %" PRIu32 " sites: %.3f s, gap %.2f %%\n",
            seed, p.experts ? "experts" : "dense", p.n_sites,
            (double)plan->best.iteration_ns / 1e9, 100 * gap);
