@@ -234,8 +234,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
             lhi_plan_advise_flags(job, options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves) {
         const lh_plan_options shared = lhi_options_for_questions(options);
-        status =
-            lhi_plan_curves(plan->job, &shared, plan->mem, &plan->plan, err);
+        status = lhi_plan_curves(plan->job, &shared, plan->mem, tried,
+                                 &plan->plan, err);
     }
     /* Ownership moves in any case, even if the search failed. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;

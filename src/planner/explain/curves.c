@@ -25,6 +25,7 @@ typedef struct curve_builder {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
+    lhi_evaluation_cache *tried;
     lh_plan *plan;
     lh_sites sites[N_SERIES]; /* counts left open */
     bool stopped;
@@ -96,8 +97,9 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     job->layout.sites = sites;
     job->layout.group_micro_batches = NULL;
     lh_plan there = {.job = job};
-    lh_status status = lhi_plan_search(
-        job, &how, scratch, NULL, lhi_max_int64(*ns, 0), NULL, &there, &why);
+    lh_status status =
+        lhi_plan_search(job, &how, scratch, NULL, lhi_max_int64(*ns, 0),
+                        p->tried, &there, &why);
     if (status == LH_OK) {
         keep_faster(&there.best, ns);
         status = lhi_found_plans_keep(known, p->mem, &there, &why);
@@ -290,11 +292,15 @@ static uint32_t list_experts(const curve_builder *p, double *xs)
 }
 
 lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+                          lhi_arena *mem, lhi_evaluation_cache *tried,
+                          lh_plan *plan, lh_error *err)
 {
     static const double shares[] = {1, 2, 4, 8, 16, 32};
-    curve_builder p = {
-        .job = job, .options = options, .mem = mem, .plan = plan};
+    curve_builder p = {.job = job,
+                       .options = options,
+                       .mem = mem,
+                       .tried = tried,
+                       .plan = plan};
     lh_plan_curve *curves = LHI_NEW(mem, lh_plan_curve, 2);
     double experts[MOST_POINTS];
     if (!curves)

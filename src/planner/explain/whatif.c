@@ -152,7 +152,10 @@ static lh_status reschedule_layout(const lh_job *job,
                                    lhi_found_plans *known, lh_choice *best,
                                    lh_error *err)
 {
-    lhi_layout_search s = {.job = job, .options = *options, .mem = mem};
+    lhi_layout_search s = {.job = job,
+                           .options = *options,
+                           .mem = mem,
+                           .evaluation_cache = known->evaluations};
     lhi_candidate c = {.config = lhi_config_from_choice(like)};
     lhi_built_layout built;
     lh_schedule *schedule = NULL;

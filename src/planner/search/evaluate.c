@@ -149,37 +149,24 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 }
 
 /* Schedules a candidate by one method; *row is the result. Stores it in
- * c->choice, and its schedule in *best (may be NULL), if it is the fastest so
- * far. */
+ * c->choice if it is the fastest so far. */
 static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
                             const lhi_built_layout *built, const char *name,
-                            lh_schedule **best, lh_choice *row, lh_error *err)
+                            lh_choice *row, lh_error *err)
 {
-    lh_schedule *schedule = NULL;
     lh_choice choice = lhi_candidate_make_choice(c, name);
     LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache,
-                                s->mem, &choice, best ? &schedule : NULL, err));
+                                s->mem, &choice, NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's cost */
-    lh_status status = lhi_pricing_set_choice(s->job, s->mem, &choice, err);
-    if (status == LH_OK && s->front)
-        status = lhi_pareto_front_add(s->front, &choice, err);
-    if (status != LH_OK) {
-        lh_schedule_free(schedule);
-        return status;
-    }
+    LHI_TRY(lhi_pricing_set_choice(s->job, s->mem, &choice, err));
+    if (s->front)
+        LHI_TRY(lhi_pareto_front_add(s->front, &choice, err));
     *row = choice;
-    bool better = choice.status == LH_CHOICE_OK &&
-                  (c->choice.status != LH_CHOICE_OK ||
-                   choice.iteration_ns < c->choice.iteration_ns);
-    if (better)
+    if (choice.status == LH_CHOICE_OK &&
+        (c->choice.status != LH_CHOICE_OK ||
+         choice.iteration_ns < c->choice.iteration_ns))
         c->choice = choice;
-    if (better && best) {
-        lh_schedule_free(*best);
-        *best = schedule;
-        return LH_OK;
-    }
-    lh_schedule_free(schedule);
     if (c->choice.status != LH_CHOICE_OK &&
         (!c->choice.layout.schedule || choice.status == LH_CHOICE_MEMORY))
         c->choice = choice;
@@ -216,11 +203,17 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && !s->exact && !is_worth_it(s, c)))
                 continue;
-            LHI_TRY(run_method(s, c, built, method->name, best, &row, err));
+            LHI_TRY(run_method(s, c, built, method->name, &row, err));
             if (all)
                 all[(*n_all)++] = row;
         }
-    return LH_OK;
+    if (!best || c->choice.status != LH_CHOICE_OK)
+        return LH_OK;
+    /* Most results are in the evaluation cache, which has no schedules. */
+    lhi_method_outcome outcome;
+    return lhi_evaluation_cache_run_method(
+        NULL, built->pipeline, c->choice.layout.schedule, s->options.sub_blocks,
+        s->mem, &outcome, best, err);
 }
 
 /* Runs one fast schedule method on a candidate, as a quick evaluation. */
@@ -230,8 +223,8 @@ static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
     lh_choice row;
     c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
-    return run_method(s, c, built, lhi_method_get_representative()->name, NULL,
-                      &row, err);
+    return run_method(s, c, built, lhi_method_get_representative()->name, &row,
+                      err);
 }
 
 /* Builds a candidate, runs one or (`all`) every schedule method, and counts it
