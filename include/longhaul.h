@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* liblonghaul's stable API, from a job to its execution:
+/* The stable API from a job to its execution:
  *
  *     #include <longhaul.h>
  *
