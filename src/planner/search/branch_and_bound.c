@@ -357,9 +357,9 @@ static bool is_far(const lhi_branch_and_bound *b)
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
-/* Runs the batch. While the incumbent is missing or far from the bound, dives:
- * expands only the child with each node's least bound. Finally simulates the
- * best built candidate if none was. */
+/* Runs the batch. While the incumbent is missing or far from the bound,
+ * expands only the child with each node's least bound (depth first). Finally
+ * simulates the best built candidate if none was. */
 static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
