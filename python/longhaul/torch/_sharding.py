@@ -79,10 +79,10 @@ class Steps:
         self._row = order.passes[device]
         # in the order of their first passes
         self._chunks = list(dict.fromkeys(one.chunk for one in self._row))
-        self._groups = (
-            _groups(desc.n_dequeue, desc.dequeue, desc.n_microbatches),
-            _groups(desc.n_enqueue, desc.enqueue, desc.n_microbatches),
-        )
+        # the group of each microbatch, whose gradients are scattered together
+        self._groups = [
+            g for g in range(desc.n_dequeue) for _ in range(desc.dequeue[g])
+        ] or [0] * desc.n_microbatches
         operations = _operations(desc, set(self._chunks))
         self._add_ends(desc, operations)
         self._walk(operations)
@@ -131,7 +131,7 @@ class Steps:
         gathers = self._gathers(operations)
         pending: collections.Counter[int] = collections.Counter()
         n_added: collections.Counter[int] = collections.Counter()
-        n_all = len(self._groups[0])
+        n_all = len(self._groups)
         splits = any(one.kind == "W" for one in self._row)
         for i, one in enumerate(self._row):
             moment = self.at[_key(one)]
@@ -153,12 +153,12 @@ class Steps:
             if one.kind == "F":
                 moment.frees = self._has_gather(i, gathers, launched)
                 continue
-            group = self._groups[0][one.microbatch]
+            group = self._groups[one.microbatch]
             if one.kind != ("W" if splits else "B"):
                 continue
-            size = self._groups[0].count(group)
+            size = self._groups.count(group)
             before = n_added[one.chunk]
-            done = before - self._groups[0].index(group)
+            done = before - self._groups.index(group)
             if not 0 <= done < size:
                 raise InvalidError(
                     f"schedule: {self._order.name!r} does not add up the "
@@ -214,11 +214,6 @@ class Steps:
 def _key(one: Pass) -> Key:
     chunk = -1 - one.chunk if one.kind == "W" else one.chunk
     return chunk, one.kind == "F", one.microbatch
-
-
-def _groups(n: int, sizes: Any, microbatches: int) -> list[int]:
-    """Returns the group of each microbatch."""
-    return [g for g in range(n) for _ in range(sizes[g])] or [0] * microbatches
 
 
 def _operations(desc: Any, chunks: set[int]) -> dict[Key, list[Collective]]:
