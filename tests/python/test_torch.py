@@ -139,6 +139,16 @@ def elastic_plans_equal_zero_1_on_four_processes():
 
 
 @test
+def scaled_gradients_are_means_over_microbatches_and_replicas():
+    for n in (1, 4):
+        text = torch_runs.elastic(1, 0, 0, enqueue=(n,), dequeue=(n,), chunks=4)
+        for sums, means in torch_runs.on_ranks(2, torch_runs.means_job, text):
+            check(sums and all(torch.equal(a, 2 * n * b)
+                               for a, b in zip(sums, means, strict=True)),
+                  f"{n} microbatches: {sums} are not {2 * n} x {means}")
+
+
+@test
 def collectives_take_the_predicted_time():
     # Exposed: transfers of a chunk at both ends, and some of each group.
     texts = [torch_runs.elastic(1, gradients, parameters, transfer=transfer,

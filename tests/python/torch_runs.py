@@ -400,6 +400,24 @@ def sharded_job(rank, cases, devices, virtual=False):
     return made
 
 
+def means_job(rank, text):
+    """Runs a step of two replicas of one device; returns the gradients, as sums and
+    as means."""
+    from longhaul.torch import PipelineRuntime
+
+    lines = [distributed.new_group([0]), distributed.new_group([1])]
+    made = []
+    for scale in (False, True):
+        runtime = PipelineRuntime(
+            text, stages_of(text, 0, lines[rank]), schedule="elastic",
+            loss_fn=loss_of, scale_grads=scale, replicas=distributed.group.WORLD)
+        x, y = (t.chunk(2)[rank] for t in data(runtime._course.n_microbatches, 0, 2))
+        runtime.step(x, target=y)
+        made.append([p.grad.clone() for p in runtime.sharding.shards().values()])
+        runtime.close()
+    return made
+
+
 def compare_shards(ranks, devices, cases):
     """Runs rows of pipeline, schedule, arguments, and whether sums have the order of
     one process; compares losses with those of one process, each bit or within

@@ -88,10 +88,14 @@ class Features:
         return demands.recompute != "none" or demands.offload > 0
 
     def apply(
-        self, course: Course, stages: Sequence[PipelineStage], scale: float
+        self,
+        course: Course,
+        stages: Sequence[PipelineStage],
+        makes_means: bool,
     ) -> Sharding | None:
         """Changes the stages' modules; returns the sharded parameters, if the
-        runtime shards them. `scale` multiplies gradients."""
+        runtime shards them, with gradients that are means over microbatches
+        and replicas, or sums."""
         demands = course.demands
         if demands is not None and self.changes(course):
             if demands.recompute != "none":
@@ -116,6 +120,10 @@ class Features:
                     "DistributedDataParallel; leave one of both out"
                 )
         chunks = {stage.stage_index: stage.submod for stage in stages}
+        scale = 1.0
+        if makes_means:
+            n = dist.get_world_size(self.replicas)
+            scale /= course.n_microbatches * n
         return Sharding(course.pipeline, chunks, self.replicas, scale)
 
     def _layers(self, stage: PipelineStage) -> list[nn.Module]:

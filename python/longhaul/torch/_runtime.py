@@ -184,9 +184,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._transfers: dict[tuple[int, int], int] = {}
         if inject is not None:
             self.inject(inject)
-        self.sharding = features.apply(
-            self._course, stages, self._gradient_scale()
-        )
+        self.sharding = features.apply(self._course, stages, self.scale_grads)
         if self.sharding is not None:
             self.scale_grads = False
             if inject is not None:
@@ -203,10 +201,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._control: Leader | Follower | None = None
         if adapt:
             self._begin_adapting(adapt)
-
-    def _gradient_scale(self) -> float:
-        """Returns the factor that makes means of gradients, or 1 for sums."""
-        return 1 / self._n_microbatches if self.scale_grads else 1.0
 
     # ranks
 

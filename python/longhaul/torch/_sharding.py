@@ -437,10 +437,7 @@ class Sharding:
         group: Any,
         scale: float,
     ) -> None:
-        self._group = group
-        self._scale = scale
-        if scale != 1:  # means over the replicas, too
-            self._scale /= dist.get_world_size(group)
+        self._scale = scale  # of the gradients' sums
         scattered, gathered = shares(pipeline)
         self.parts = {
             chunk: _parts(module, scattered, gathered, group)
