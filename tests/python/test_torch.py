@@ -252,6 +252,34 @@ def recomputed_and_offloaded_activations_change_no_bit():
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 
+def evaluation_job(rank):
+    """Returns whether a layer that recomputes an operation has the same output
+    without and with gradients, and the error of a layer that lacks the operation."""
+    from longhaul.torch._activations import recompute
+
+    layer, other = torch_runs.Layer(), torch_runs.Layer()
+    x = torch.ones(2, torch_runs.WIDTH)
+    want = layer(x)
+    recompute(layer, frozenset({"up"}), torch_runs.NAMES)
+    recompute(other, frozenset({"router"}), torch_runs.NAMES)
+    with torch.no_grad():
+        without = layer(x)
+    try:
+        other(x)
+    except longhaul.Error as error:
+        said = str(error)
+    else:
+        said = "nothing"
+    return torch.equal(without, want), torch.equal(layer(x), want), said
+
+
+@test
+def layers_that_recompute_operations_run_without_gradients():
+    without, same, said = torch_runs.on_ranks(1, evaluation_job)[0]
+    check(without and same, f"without gradients: {without}, with: {same}")
+    check("ran no operation 'router'" in said, said)
+
+
 @test
 def layers_that_move_change_no_bit():
     counts = [[3, 1, 2, 2], [1, 2, 3, 2], [1, 1, 1, 5], [4, 2, 1, 1]]

@@ -83,7 +83,8 @@ def recompute(
         made = checkpoint(
             forward, *args, use_reentrant=False, context_fn=contexts, **more
         )
-        if missing:
+        # Without gradients checkpoint() does not call the policy.
+        if missing and torch.is_grad_enabled():
             raise UnsupportedError(
                 f"elastic.recomputed: a layer, {type(layer).__name__}, ran no "
                 f"operation {sorted(missing)[0]!r}; name it by `operations` or "
