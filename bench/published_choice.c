@@ -138,9 +138,10 @@ bool published_choices(const predicted *rows, uint32_t n, bool markdown,
         if (behind <= MOST_BEHIND)
             continue;
         fprintf(stderr,
-                "validate-published: %s, %u: the layout chosen is %.1f %% "
-                "slower than the fastest measured\n",
-                rows[i].run->model, rows[i].run->batch, 100 * behind);
+                "validate-published: %s, batch %u, %u GPUs of %s: the layout "
+                "chosen is %.1f %% slower than the fastest measured\n",
+                rows[i].run->model, rows[i].run->batch, rows[i].run->gpus,
+                rows[i].run->system, 100 * behind);
         ok = false;
     }
     fprintf(to,
