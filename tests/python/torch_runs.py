@@ -3,7 +3,6 @@
 and the same in one process; on CPUs, or on one shared GPU.
 """
 import collections
-import contextlib
 import functools
 import pathlib
 import pickle
