@@ -425,7 +425,8 @@ class Sharding:
     """A rank's sharded chunks, and their collectives in flight.
 
     Attributes:
-        exposed_ns: time that the last step waited for collectives.
+        exposed_ns: time that the host waited for collectives in the last step;
+            with NCCL only for those on emulated links.
         peak_bytes: maximum of the gathered parameters and unsharded gradients
             in the last step.
     """
