@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""What a plan asks for beyond passes and messages: applied to a rank's stages,
-or rejected with the plan's key."""
+"""Applies a plan's sharding, recomputation and offloading to a rank's stages,
+or rejects them with the plan's key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from ._sharding import Sharding
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Arguments of a runtime for what its plan asks for.
+    """Arguments of a runtime for its plan's sharding, recomputation and
+    offloading.
 
     Attributes:
         replicas: process group of the ranks with the same chunks.
@@ -41,7 +42,7 @@ class Features:
     own_activations: bool = False
 
     def check(self, course: Course) -> None:
-        """Raises if a plan asks for something that does not run like this."""
+        """Raises if the runtime cannot run a plan with these arguments."""
         demands = course.demands
         if self.replicas is None and course.has_operations:
             key = "data_parallel.operations" if demands is None else "elastic"

@@ -69,7 +69,7 @@ def _sums(passes: tuple[tuple[Pass, ...], ...]) -> dict[int, list[int]]:
 
 @dataclasses.dataclass(frozen=True)
 class Demands:
-    """What a plan asks for beyond its passes and messages.
+    """A plan's data parallelism, recomputation and offloading.
 
     Attributes:
         replicas: data-parallel degree.
