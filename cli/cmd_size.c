@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements longhaul size: finds the fewest and the cheapest GPUs that train a
- * number of tokens before a deadline and within a budget. */
+ * number of tokens before a deadline and within a budget, and the fastest that
+ * a budget pays. */
 #include "commands.h"
 #include "plan_cost.h"
 #include "problem.h"
@@ -146,6 +147,8 @@ static const cli_example examples[] = {
     {"longhaul size job.yaml --tokens 15T --deadline 60d --budget 20M "
      "--gpu-hour 2.5 -o sized.yaml",
      "Write the job with the cheapest nodes; then: longhaul plan sized.yaml"},
+    {"longhaul size job.yaml --tokens 2T --budget 5M",
+     "Find the shortest training that a budget pays, from the job's prices."},
     {"longhaul size job.yaml --tokens 2T --deadline 20d --spares 2 --lose 2",
      "Keep two spare nodes in each datacenter."},
 };
@@ -303,16 +306,18 @@ static bool show_progress(void *context, uint32_t planned, uint32_t effort)
     return cli_interrupts() > 0;
 }
 
-/* Writes the job, with its node counts set to those of the cheapest cluster
- * size found, to the -o file; nothing without -o or without a result. */
-static lh_status write_job(cli *c, const lh_job *job, const lh_size_result *r)
+/* Writes the job with the nodes of the cheapest size; without a deadline of the
+ * fastest. */
+static lh_status write_job(cli *c, const lh_job *job, const lh_size_options *o,
+                           const lh_size_result *r)
 {
+    const lh_size *best = o->deadline_s > 0 ? &r->cheapest : &r->fastest;
     lh_job *sized = NULL;
     char *text;
     size_t len;
     if (!c->common.output || !r->n_found)
         return LH_OK;
-    CLI_TRY(lh_size_job(job, r->cheapest.nodes, &sized, &c->err));
+    CLI_TRY(lh_size_job(job, best->nodes, &sized, &c->err));
     lh_status status = lh_job_format(sized, &text, &len, &c->err);
     lh_job_free(sized);
     return status == LH_OK ? cli_write_text(c, c->common.output, text, len)
@@ -338,7 +343,7 @@ static lh_status size_job(cli *c, const lh_job *job, lh_size_options *o)
     cli_progress_end();
     if (status != LH_OK)
         return status;
-    status = write_job(c, job, result);
+    status = write_job(c, job, o, result);
     if (status == LH_OK)
         status = cli_print_size(c, job, o, result);
     if (!result->n_found)
@@ -379,18 +384,21 @@ const cli_command cmd_size = {
     .description =
         "Searches the number of nodes in each datacenter of the job: the "
         "fewest GPUs, and the cheapest, that train --tokens before --deadline "
-        "and within --budget. Each size is planned as by 'longhaul plan', with "
+        "and within --budget; with --budget also the fastest. Each size is "
+        "planned as by 'longhaul plan', with "
         "a shorter search. The training time includes failures, lost work, "
         "restarts and checkpoints at the best interval; the cost includes "
         "spares and traffic between datacenters.\n"
         "\n"
         "The output states the certainty of the result: sizes found by search, "
-        "the lower bounds on GPUs and cost that no size in the ranges can "
-        "beat under the cost model, and the consequence of losing nodes.\n"
+        "the lower bounds on GPUs, cost and, with --budget, time that no size "
+        "in the ranges can beat under the cost model, and the consequence of "
+        "losing nodes.\n"
         "\n"
         "If no size meets the requirements, the fastest one is printed and the "
         "exit status is 1.",
-    .output_help = "Write the job with the nodes of the cheapest size to FILE.",
+    .output_help = "Write the job with the nodes of the cheapest size to FILE; "
+                   "without --deadline with those of the fastest.",
     .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

@@ -206,9 +206,10 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     print_losses(c, job, o, size);
 }
 
-/* Prints the proven lower bounds on GPUs and cost, and how many GPUs or how
- * much cost the optimum may save against the result. */
-static void print_bounds(cli *c, const lh_size_result *r)
+/* Prints the bounds, and how much better than the result the best size may
+ * be. */
+static void print_bounds(cli *c, const lh_size_options *o,
+                         const lh_size_result *r)
 {
     const uint32_t gpus = r->fewest.gpus + r->fewest.spare_gpus;
     char usd[AMOUNT_TEXT], cost[AMOUNT_TEXT + 20] = "";
@@ -226,15 +227,26 @@ static void print_bounds(cli *c, const lh_size_result *r)
     if (r->n_found && r->usd_bound > 0 && r->cheapest.usd > r->usd_bound)
         snprintf(cheaper, GAP_TEXT, "; the cheapest may cost %.0f %% less",
                  100 * (1 - r->usd_bound / r->cheapest.usd));
-    cli_wrap(c, "",
-             "at least %" PRIu32 " GPU%s%s are required (proven for the cost "
-             "model)%s%s",
-             r->gpus_bound, r->gpus_bound > 1 ? "s" : "", cost, fewer, cheaper);
+    if (!(o->deadline_s > 0))
+        cli_wrap(c, "", "at least%s are required (proven for the cost model)%s",
+                 cost + (r->usd_bound > 0 ? strlen(" and") : 0), cheaper);
+    else
+        cli_wrap(
+            c, "",
+            "at least %" PRIu32 " GPU%s%s are required (proven for the cost "
+            "model)%s%s",
+            r->gpus_bound, r->gpus_bound > 1 ? "s" : "", cost, fewer, cheaper);
+    if (o->budget_usd > 0 && r->n_found && r->fastest.train_s > 0)
+        cli_wrap(c, "",
+                 "no size within the budget takes less than %s (proven for the "
+                 "cost model); the fastest may take %.1f %% less",
+                 format_duration(r->train_bound_s, usd),
+                 100 * fmax(0, 1 - r->train_bound_s / r->fastest.train_s));
 }
 
-/* Prints whether the result is the best of all cluster sizes, how many of them
- * were planned, and the proven bounds. */
-static void print_certainty(cli *c, const lh_size_result *r)
+/* Prints how sure the result is. */
+static void print_certainty(cli *c, const lh_size_options *o,
+                            const lh_size_result *r)
 {
     cli_print(c, "\n");
     cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned",
@@ -243,15 +255,31 @@ static void print_certainty(cli *c, const lh_size_result *r)
                  : "best found",
              r->n_planned, r->n_sizes);
     if (r->gpus_bound)
-        print_bounds(c, r);
+        print_bounds(c, o, r);
     else
         cli_wrap(c, "",
                  "no size in the ranges can meet the requirements "
                  "(proven for the cost model)");
 }
 
-/* Prints the fewest and the cheapest cluster size, bounds and certainty as
- * text. */
+/* Prints the sizes that meet the requirements: without a deadline not the one
+ * with the fewest GPUs, which takes longest. */
+static void print_found(cli *c, const lh_job *job, const lh_size_options *o,
+                        const lh_size_result *r)
+{
+    const bool fewest = o->deadline_s > 0 && r->n_found == 2;
+    const bool fastest = o->budget_usd > 0 && r->fastest.usd > r->cheapest.usd;
+    if (fewest)
+        print_size(c, job, o, &r->fewest, "fewest");
+    if (fastest)
+        print_size(c, job, o, &r->fastest, "fastest");
+    print_size(c, job, o, &r->cheapest,
+               r->cheapest.usd < 0 ? "fewest"
+               : fewest || fastest ? "cheapest"
+                                   : "best");
+}
+
+/* Prints the result as text. */
 static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
                             const lh_size_result *r)
 {
@@ -269,15 +297,11 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
                  "no planned size meets the requirements; this is the "
                  "fastest of them. More nodes (--nodes), a later deadline or a "
                  "higher budget may help");
-        print_size(c, job, o, &r->fewest, "fastest");
-    } else if (r->n_found == 1) {
-        print_size(c, job, o, &r->fewest,
-                   r->fewest.usd < 0 ? "fewest" : "best");
+        print_size(c, job, o, &r->fastest, "fastest");
     } else {
-        print_size(c, job, o, &r->fewest, "fewest");
-        print_size(c, job, o, &r->cheapest, "cheapest");
+        print_found(c, job, o, r);
     }
-    print_certainty(c, r);
+    print_certainty(c, o, r);
     if (c->common.output && r->n_found)
         cli_print(c,
                   "\nnext          longhaul plan %s (searches longer, and may "

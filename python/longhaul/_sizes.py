@@ -54,9 +54,11 @@ class Sizes(Result):
     Attributes:
         found: some size meets the requirements.
         fewest, cheapest: the best sizes; None: none was found.
-        fastest: the fastest size if none was found.
-        gpus_bound, usd_bound: no size with fewer GPUs or at less cost meets
-            the requirements; None: unknown or, for GPUs, no size meets them.
+        fastest: with a budget the fastest size that meets the requirements;
+            if none does, the fastest one; None: not searched.
+        gpus_bound, usd_bound, train_bound_s: no size with fewer GPUs, at less
+            cost or, with a budget, in less time meets the requirements; None:
+            unknown or, for GPUs, no size meets them.
         sizes, planned, all_planned: sizes in the ranges, planned ones, and
             whether each was planned or excluded by a bound.
     """
@@ -73,6 +75,7 @@ class Sizes(Result):
     all_planned: bool = False
     gpus_bound: int | None = None
     usd_bound: float | None = None
+    train_bound_s: float | None = None
 
     def frame(self) -> Any:
         """Returns the sizes as a pandas.DataFrame; needs pandas."""
@@ -119,7 +122,7 @@ def size(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Sizes:
-    """Searches the fewest and the cheapest GPUs that train the tokens in time.
+    """Searches the fewest, cheapest and fastest GPUs that train the tokens.
 
     Ctrl-C ends the search with KeyboardInterrupt.
 

@@ -84,6 +84,7 @@ def the_page_has_exactly_the_keys():
     page = read(ROOT / "docs/sizing.md").split("## JSON output")[1]
     named = set(re.findall(r"`([a-z_]+)`", page))
     keys = keys_of([size("--deadline", "10h"),
+                    size("--deadline", "10h", "--budget", "9"),
                     size("--deadline", "1min", code=1)])
     check(keys == named, f"{keys ^ named}")
 
@@ -104,6 +105,24 @@ def the_text_answers_the_questions():
     found = size("--deadline", "10h")["cheapest"]["datacenters"]
     check(nodes == {x["datacenter"]: x["nodes"] for x in found},
           f"{nodes}: {found}")
+
+
+@test
+def a_budget_pays_for_the_fastest_size():
+    cheapest = size("--budget", "9")["cheapest"]
+    r = size("--budget", str(cheapest["usd"] * 1.5), "-o", "paid.yaml")
+    best = r["fastest"]
+    check(best["train_s"] < cheapest["train_s"] and
+          cheapest["usd"] < best["usd"] <= r["budget_usd"], f"{r}")
+    check(0 < r["train_bound_s"] <= best["train_s"], f"{r}")
+    nodes = {x["name"]: x["nodes"]
+             for x in json.loads(read("paid.yaml"))["cluster"]["datacenters"]}
+    check(nodes == {x["datacenter"]: x["nodes"]
+                    for x in best["datacenters"]}, f"{nodes}: {best}")
+    text = case("text", [*SIZE, "--budget", str(r["budget_usd"])],
+                out=r"fastest +\d GPU.*cheapest +\d GPU").stdout
+    for part in ("no size within the budget takes less than ", "at least USD "):
+        check(part in text, f"{part!r}: {text}")
 
 
 @test

@@ -269,6 +269,34 @@ static void compare_with_all(const lh_job *job,
     lh_size_result_free(r);
 }
 
+/* Compares the fastest size for a budget with all sizes. */
+static void compare_fastest(const lh_job *job,
+                            double seconds[MOST + 1][MOST + 1],
+                            double budget_usd, uint32_t effort)
+{
+    const double iterations = 1000;
+    const lh_size_options o = {.size = sizeof o,
+                               .tokens = iterations * 32 * 1024,
+                               .budget_usd = budget_usd,
+                               .effort = effort,
+                               .threads = 1};
+    lh_size_result *r = NULL;
+    lh_error err = {0};
+    double least = INFINITY;
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    for (uint32_t a = 0; a <= MOST; a++)
+        for (uint32_t b = 0; b <= MOST; b++) {
+            const double time = seconds[a][b] * iterations;
+            if (time > 0 && (a * 3 + b * 1) * time / 3600 <= budget_usd)
+                least = fmin(least, time);
+        }
+    CHECK(isfinite(least) && r->n_found > 0);
+    CHECK_NEAR(r->fastest.train_s / least, 1, 0.001);
+    CHECK(r->fastest.usd <= budget_usd && r->cheapest.usd <= r->fastest.usd);
+    CHECK(r->train_bound_s > 0 && r->train_bound_s <= least * (1 + 1e-9));
+    lh_size_result_free(r);
+}
+
 static void search_agrees_with_all_sizes(void)
 {
     lh_job *job = two_kinds();
@@ -290,6 +318,12 @@ static void search_agrees_with_all_sizes(void)
         compare_with_all(job, seconds, deadline, 16);
     }
     compare_with_all(job, seconds, 1000 * least * 0.3, 100);
+    /* from 1.1 times the price of one node's run of `east` */
+    for (double factor = 1.1; factor < 3; factor *= 1.6) {
+        const double budget = factor * 1000 * seconds[0][1] / 3600;
+        compare_fastest(job, seconds, budget, 100);
+        compare_fastest(job, seconds, budget, 16);
+    }
     lh_job_free(job);
 }
 

@@ -106,22 +106,25 @@ typedef struct lh_size {
     lh_goodput goodput;
     double train_s;                    /* with failures */
     double usd, gpus_usd, between_usd; /* -1: no prices */
-    uint32_t n_losses; /* of lh_size_result's fewest and cheapest only */
+    uint32_t n_losses;                 /* of lh_size_result's sizes only */
     lh_size_loss losses[LH_MAX_DATACENTERS];
 } lh_size;
 
 /* Result from lh_size_find(); release with lh_size_result_free(). */
 typedef struct lh_size_result {
     uint32_t n_found; /* 0: no size meets the requirements */
-    lh_size fewest;   /* fewest GPUs, then least cost; if n_found is 0 the
-                       * fastest size */
+    lh_size fewest;   /* fewest GPUs, then least cost */
     lh_size cheapest; /* least cost; equal to `fewest` without prices */
-    double n_sizes;   /* in the ranges */
+    /* Least training time; searched for only with a budget. If n_found is 0,
+     * all three are the fastest size that was planned. */
+    lh_size fastest;
+    double n_sizes; /* in the ranges */
     uint32_t n_planned;
-    /* No size with fewer GPUs, or at less cost, meets the requirements: lower
-     * bounds over all layouts. */
+    /* No size with fewer GPUs, at less cost or in less time meets the
+     * requirements: lower bounds over all layouts. 0: no size can meet them, or
+     * no prices, or no budget. */
     uint32_t gpus_bound;
-    double usd_bound;
+    double usd_bound, train_bound_s;
     bool all_planned; /* every size was planned or excluded by a bound */
 } lh_size_result;
 

@@ -22,10 +22,17 @@ typedef struct box {
     double value; /* lower bound on the objective */
 } box;
 
+/* Objective of one branch and bound. */
+typedef enum bound_objective {
+    BOUND_GPUS,
+    BOUND_USD,
+    BOUND_TIME
+} bound_objective;
+
 /* State of one branch and bound. */
 typedef struct bound_search {
     lhi_size_search *s;
-    bool cost;           /* objective: USD, else GPUs */
+    bound_objective objective;
     double usd_per_flop; /* least, over the GPU types */
     uint32_t n_boxes, n_plans;
     box *boxes;
@@ -66,9 +73,7 @@ static double count_gpus(const lhi_size_search *s, const uint32_t *nodes)
     return gpus;
 }
 
-/* Returns the price per hour, in USD, of a size with nodes[i] nodes in
- * datacenter i, including spare nodes; at the spot price if that is lower. */
-static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
+double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes)
 {
     const double share = s->options.spot_price;
     double usd = 0;
@@ -88,10 +93,10 @@ static bool bound_box(const bound_search *b, box *x)
     const double deadline = s->options.deadline_s;
     const double seconds = find_known_bound_s(s, x->high) * s->iterations;
     x->value = count_gpus(s, x->low);
-    double usd = price_hour(s, x->low) * seconds / LHI_HOUR_S;
+    double usd = lhi_size_price_hour(s, x->low) * seconds / LHI_HOUR_S;
     usd = fmax(usd, b->usd_per_flop * s->flops * s->iterations);
-    if (b->cost)
-        x->value = usd;
+    if (b->objective != BOUND_GPUS)
+        x->value = b->objective == BOUND_USD ? usd : seconds;
     return isfinite(seconds) && !(deadline > 0 && seconds > deadline) &&
            !(s->options.budget_usd > 0 && usd > s->options.budget_usd);
 }
@@ -142,7 +147,8 @@ static bool is_worth_planning(const bound_search *b, const box *x)
 {
     const lhi_size_search *s = b->s;
     const lh_size *found = s->result->n_found ? &s->result->fewest : NULL;
-    if (b->cost || b->n_plans == MAX_PLANS || lhi_size_find_planned(s, x->high))
+    if (b->objective != BOUND_GPUS || b->n_plans == MAX_PLANS ||
+        lhi_size_find_planned(s, x->high))
         return false;
     if (lhi_size_flops_bound_s(s, x->high) >
         lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
@@ -221,7 +227,12 @@ lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
     s->result->gpus_bound = (uint32_t)gpus;
     if (!s->priced)
         return LH_OK;
-    b.cost = true;
+    b.objective = BOUND_USD;
     b.n_boxes = 0;
-    return search(&b, &s->result->usd_bound, err);
+    LHI_TRY(search(&b, &s->result->usd_bound, err));
+    if (!(s->options.budget_usd > 0))
+        return LH_OK;
+    b.objective = BOUND_TIME;
+    b.n_boxes = 0;
+    return search(&b, &s->result->train_bound_s, err);
 }

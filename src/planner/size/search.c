@@ -7,8 +7,10 @@
  *    with more nodes no plan is lost, so that the time only decreases as long
  *    as the search finds the plans. If none meets the deadline, the largest
  *    size and halves of it are planned by a longer search.
+ *    With a budget, bisection finds the largest sizes that it pays.
  * 3. Local search then removes nodes, moves them between datacenters, and adds
- *    some, while the cost or the number of GPUs decreases.
+ *    some, while the cost, the number of GPUs or, with a budget, the time
+ *    decreases.
  * 4. The best sizes are planned again with a longer search, and so are these
  *    sizes with lost nodes, which may be better.
  * 5. bound.c computes the bounds on all other sizes. */
@@ -27,11 +29,8 @@
 #include <string.h>
 
 enum {
-    DEFAULT_EFFORT = 24,    /* sizes to plan: about 20 s of processor time for
-                             * Llama 3 70B */
-    DEFAULT_LOST_NODES = 2, /* loss of nodes that is planned too */
-    MAX_CONFIRMED = 2,      /* better sizes planned by a longer search */
-    MAX_ROUNDS = 8          /* results replaced by a size with lost nodes */
+    MAX_CONFIRMED = 2, /* better sizes planned by a longer search */
+    MAX_ROUNDS = 8     /* results replaced by a size with lost nodes */
 };
 
 /* A size is not planned if it must exceed the highest efficiency of the planned
@@ -133,16 +132,31 @@ static lh_status find_best(const lhi_size_search *s, bool all,
 /* Checks whether the effort, the number of sizes to plan, is not used up. */
 static bool may_plan(const lhi_size_search *s)
 {
-    return s->n_plans_made < s->options.effort;
+    return s->n_plans_made < s->most_plans;
 }
 
-/* Checks whether a size could meet the deadline only with an efficiency far
- * above that of all planned sizes, so that planning it is useless. */
-static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
+/* Returns the iteration time of a size at an efficiency far above that of all
+ * planned sizes, in seconds. */
+static double estimate_least_s(const lhi_size_search *s, const uint32_t *nodes)
 {
-    const double most =
-        fmin(1, lhi_size_best_efficiency(s) * EFFICIENCY_MARGIN);
-    return lhi_size_flops_bound_s(s, nodes) > lhi_size_longest_s(s) * most;
+    return lhi_size_flops_bound_s(s, nodes) /
+           fmin(1, lhi_size_best_efficiency(s) * EFFICIENCY_MARGIN);
+}
+
+/* Checks whether a size would meet the deadline only with an efficiency far
+ * above that of all planned sizes. */
+static bool is_too_slow(const lhi_size_search *s, const uint32_t *nodes)
+{
+    return estimate_least_s(s, nodes) > lhi_size_longest_s(s);
+}
+
+/* As is_too_slow(), for the budget. */
+static bool is_too_expensive(const lhi_size_search *s, const uint32_t *nodes)
+{
+    return s->options.budget_usd > 0 && lhi_size_price_hour(s, nodes) *
+                                                estimate_least_s(s, nodes) *
+                                                s->iterations >
+                                            s->options.budget_usd * LHI_HOUR_S;
 }
 
 /* Checks whether a size (nodes[i] nodes in datacenter i) finishes training
@@ -154,7 +168,7 @@ static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
     const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
     lh_size run;
     *meets = false;
-    if (!size && (!may_plan(s) || is_hopeless(s, nodes)))
+    if (!size && (!may_plan(s) || is_too_slow(s, nodes)))
         return LH_OK;
     LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
     LHI_TRY(find_best_run(s, size, true, is_faster, meets, &run, err));
@@ -321,6 +335,34 @@ static lh_status bisect(lhi_size_search *s, const uint32_t *low,
     return LH_OK;
 }
 
+/* Finds the largest size between `low` and `high` that the budget pays, so that
+ * it is planned. */
+static lh_status bisect_budget(lhi_size_search *s, const uint32_t *low,
+                               const uint32_t *high, lh_error *err)
+{
+    uint32_t steps = 0, middle[LH_MAX_DATACENTERS];
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (high[i] - low[i] > steps)
+            steps = high[i] - low[i];
+    for (uint32_t a = 0, b = steps + 1, at = steps; a + 1 < b;
+         at = a + (b - a) / 2) {
+        const lhi_planned_size *size;
+        lh_size run;
+        bool meets = false;
+        interpolate(s, low, high, at, steps, middle);
+        size = lhi_size_find_planned(s, middle);
+        if (has_nodes(s, middle) &&
+            (size || (may_plan(s) && !is_too_expensive(s, middle)))) {
+            LHI_TRY(lhi_size_plan(s, middle, false, &size, err));
+            LHI_TRY(
+                find_best_run(s, size, true, is_cheaper, &meets, &run, err));
+            meets = meets && run.usd <= s->options.budget_usd;
+        }
+        *(meets ? &a : &b) = at;
+    }
+    return LH_OK;
+}
+
 /* --- local search --------------------------------------------------------- */
 
 /* Plans size `other`, unless that is hopeless or the effort is used up. If its
@@ -334,8 +376,12 @@ static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
     lh_size run;
     bool found;
     if (!has_nodes(s, other) ||
-        (!size && (!may_plan(s) || is_hopeless(s, other))))
+        (!size &&
+         (!may_plan(s) || is_too_slow(s, other) || is_too_expensive(s, other))))
         return LH_OK;
+    if (!size && is_better == is_faster &&
+        estimate_least_s(s, other) * s->iterations > best->train_s)
+        return LH_OK; /* slower than the best */
     LHI_TRY(lhi_size_plan(s, other, false, &size, err));
     LHI_TRY(find_best_run(s, size, false, is_better, &found, &run, err));
     if (found && is_better(&run, best)) {
@@ -409,7 +455,7 @@ static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
     LHI_TRY(find_best(s, false, is_better, &found, &best, err));
     if (!found)
         return LH_OK;
-    if (is_better == is_cheaper)
+    if (is_better != has_fewer_gpus)
         LHI_TRY(double_nodes(s, is_better, &best, err));
     int64_t step = 1;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
@@ -424,23 +470,38 @@ static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
     return LH_OK;
 }
 
-/* Searches sizes that meet the deadline by bisection: between the least and
- * the most nodes of all datacenters in proportion, then of each datacenter
- * alone. */
-static lh_status search_ranges(lhi_size_search *s, lh_error *err)
+/* Bisects for the deadline or the budget in proportion over all datacenters,
+ * then in each alone. */
+static lh_status bisect_all(lhi_size_search *s, bool budget, lh_error *err)
 {
     const uint32_t n = s->job->n_datacenters;
     uint32_t low[LH_MAX_DATACENTERS], high[LH_MAX_DATACENTERS],
         nodes[LH_MAX_DATACENTERS];
     bool found;
     fill_nodes(s, false, low);
-    fill_nodes(s, true, high);
-    LHI_TRY(bisect(s, low, high, &found, nodes, err));
-    for (uint32_t i = 0; i < n && n > 1; i++) {
-        fill_nodes(s, false, high);
-        high[i] = s->ranges[i].most;
-        LHI_TRY(bisect(s, low, high, &found, nodes, err));
+    for (uint32_t i = 0; i <= n; i++) {
+        fill_nodes(s, i == 0, high);
+        if (i > 0)
+            high[i - 1] = s->ranges[i - 1].most;
+        LHI_TRY(budget ? bisect_budget(s, low, high, err)
+                       : bisect(s, low, high, &found, nodes, err));
+        if (n == 1)
+            break;
     }
+    return LH_OK;
+}
+
+/* Finds the sizes that are fastest within the budget, with half of the effort,
+ * then the cheapest and the smallest ones. */
+static lh_status search_ranges(lhi_size_search *s, lh_error *err)
+{
+    if (s->options.budget_usd > 0) {
+        s->most_plans = (s->options.effort + 1) / 2;
+        LHI_TRY(bisect_all(s, true, err));
+        LHI_TRY(climb(s, is_faster, err));
+        s->most_plans = s->n_plans_made + s->options.effort / 2;
+    }
+    LHI_TRY(bisect_all(s, false, err));
     if (s->priced)
         LHI_TRY(climb(s, is_cheaper, err));
     return climb(s, has_fewer_gpus, err);
@@ -513,6 +574,7 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
 static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
 {
     const uint32_t lost = s->options.lost_nodes;
+    size->n_losses = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
         uint32_t nodes[LH_MAX_DATACENTERS];
         const lhi_planned_size *rest;
@@ -542,9 +604,14 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the result's sizes with the fewest GPUs and with the least cost, each
- * with the consequences of lost nodes. *found: some size meets the
- * requirements. */
+/* Checks whether two sizes have the same nodes, on the same capacity. */
+static bool is_same_size(const lh_size *a, const lh_size *b)
+{
+    return memcmp(a->nodes, b->nodes, sizeof a->nodes) == 0 &&
+           a->spot == b->spot;
+}
+
+/* Fills the best sizes with the loss of nodes. *found: there are some. */
 static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
 {
     lh_size_result *r = s->result;
@@ -553,19 +620,28 @@ static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
         LHI_TRY(confirm(s, is_cheaper, found, &r->cheapest, err));
     if (!*found)
         return LH_OK;
-    /* The second step may have found fewer GPUs. */
+    if (s->options.budget_usd > 0)
+        LHI_TRY(confirm(s, is_faster, found, &r->fastest, err));
+    /* The later steps may have found better ones. */
     LHI_TRY(find_best(s, false, has_fewer_gpus, found, &r->fewest, err));
-    if (!s->priced)
+    if (s->priced)
+        LHI_TRY(find_best(s, false, is_cheaper, found, &r->cheapest, err));
+    else
         r->cheapest = r->fewest;
-    r->n_found = memcmp(r->fewest.nodes, r->cheapest.nodes,
-                        sizeof r->fewest.nodes) == 0 &&
-                         r->fewest.spot == r->cheapest.spot
-                     ? 1
-                     : 2;
+    LHI_TRY(find_best(s, false, is_faster, found, &r->fastest, err));
     LHI_TRY(plan_losses(s, &r->fewest, err));
-    if (r->n_found == 2)
-        return plan_losses(s, &r->cheapest, err);
-    r->cheapest = r->fewest;
+    r->n_found = 1;
+    if (is_same_size(&r->cheapest, &r->fewest)) {
+        r->cheapest = r->fewest;
+    } else {
+        r->n_found = 2;
+        LHI_TRY(plan_losses(s, &r->cheapest, err));
+    }
+    if (is_same_size(&r->fastest, &r->cheapest) &&
+        r->fastest.iteration_ns == r->cheapest.iteration_ns)
+        r->fastest = r->cheapest;
+    else if (s->options.budget_usd > 0)
+        return plan_losses(s, &r->fastest, err);
     return LH_OK;
 }
 
@@ -583,6 +659,10 @@ static lh_status check_planned(const lhi_size_search *s, bool *better,
         return LH_OK;
     LHI_TRY(find_best(s, false, is_cheaper, &found, &best, err));
     *better = found && is_cheaper(&best, &r->cheapest);
+    if (*better || !found || !(s->options.budget_usd > 0))
+        return LH_OK;
+    LHI_TRY(find_best(s, false, is_faster, &found, &best, err));
+    *better = found && is_faster(&best, &r->fastest);
     return LH_OK;
 }
 
@@ -602,118 +682,19 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
         LHI_TRY(check_planned(s, &better, err));
     }
     if (!found) {
-        LHI_TRY(find_best(s, true, is_faster, &found, &r->fewest, err));
+        LHI_TRY(find_best(s, true, is_faster, &found, &r->fastest, err));
         if (!found)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "%s: no size in the ranges fits in memory",
                             s->job->name);
-        r->cheapest = r->fewest;
+        r->fewest = r->cheapest = r->fastest;
     }
     for (uint32_t i = 0; i < s->n_planned; i++)
         r->n_planned += is_in_ranges(s, s->planned[i]->nodes);
     return LH_OK;
 }
 
-/* --- options -------------------------------------------------------------- */
-
-/* Fails with LH_EINPUT if the job's datacenters have zones or the job fixes
- * sites, because sizes need independent datacenters. */
-static lh_status check_job(const lh_job *job, lh_error *err)
-{
-    for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const lh_datacenter *site = &job->datacenters[i];
-        if (site->zone_of)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: cluster.datacenters: sizes of datacenters "
-                            "with zones are not searched; give '%s' nodes in "
-                            "place of zones",
-                            job->name, site->zone_of);
-    }
-    if (job->layout.sites)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: layout.sites: remove it; the search decides which "
-                        "datacenters are used",
-                        job->name);
-    return LH_OK;
-}
-
-/* Fills in the range of nodes for each datacenter, from the options or the job,
- * and counts the sizes within the ranges. */
-static lh_status set_ranges(lhi_size_search *s, lh_error *err)
-{
-    const uint32_t n = s->job->n_datacenters;
-    double gpus = 0, nodes = 0;
-    bool has_fabric = true;
-    s->result->n_sizes = 1;
-    for (uint32_t i = 0; i < n; i++) {
-        const lh_datacenter *site = &s->job->datacenters[i];
-        lh_size_range *r = &s->ranges[i];
-        *r = s->options.ranges ? s->options.ranges[i]
-                               : (lh_size_range){n == 1, site->nodes};
-        if (r->least > r->most)
-            return lhi_fail(err, LH_EINVAL,
-                            "%" PRIu32 " to %" PRIu32
-                            " nodes in '%s'; expected the least number first",
-                            r->least, r->most, site->name);
-        gpus += (double)r->most * site->gpus_per_node;
-        nodes += r->most;
-        has_fabric = has_fabric && (r->most == 0 || site->fabric.gbps > 0);
-        s->result->n_sizes *= r->most - r->least + 1;
-    }
-    if (!(nodes > 0))
-        return lhi_fail(err, LH_EINVAL,
-                        "the ranges have no nodes in any datacenter");
-    if (nodes > 1 && !has_fabric)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: cluster.fabric: required for sizes of several "
-                        "nodes",
-                        s->job->name);
-    if (gpus > LH_MAX_GPUS)
-        return lhi_fail(err, LH_EINVAL,
-                        "the ranges have up to %.0f GPUs; at most %u are "
-                        "allowed",
-                        gpus, LH_MAX_GPUS);
-    return LH_OK;
-}
-
-/* Fails with LH_EINVAL if option `name` has a value that is negative or not
- * finite. */
-static lh_status check_number(const char *name, double value, lh_error *err)
-{
-    if (value >= 0 && value <= DBL_MAX)
-        return LH_OK;
-    return lhi_fail(err, LH_EINVAL,
-                    "%s is %g; expected a finite number of 0 or more", name,
-                    value);
-}
-
-/* Validates the options of the search (tokens, deadline, budget, spot price and
- * others) and fills in their defaults. */
-static lh_status set_options(lhi_size_search *s, lh_error *err)
-{
-    lh_size_options *o = &s->options;
-    LHI_TRY(check_number("tokens", o->tokens, err));
-    LHI_TRY(check_number("deadline_s", o->deadline_s, err));
-    LHI_TRY(check_number("budget_usd", o->budget_usd, err));
-    LHI_TRY(check_number("spot_price", o->spot_price, err));
-    LHI_TRY(check_number("spot_mtbf_s", o->spot_mtbf_s, err));
-    if (!(o->tokens > 0))
-        return lhi_fail(err, LH_EINVAL, "tokens: a number above 0 is required");
-    if ((o->spot_price > 0) != (o->spot_mtbf_s > 0))
-        return lhi_fail(err, LH_EINVAL,
-                        "spot_price requires spot_mtbf_s, and the reverse");
-    if ((o->budget_usd > 0 || o->spot_price > 0) && !s->priced)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: cluster.usd_per_gpu_hour: required for a budget "
-                        "and for spot capacity",
-                        s->job->name);
-    o->effort = o->effort ? o->effort : DEFAULT_EFFORT;
-    o->lost_nodes = o->lost_nodes ? o->lost_nodes : DEFAULT_LOST_NODES;
-    s->failures.size = sizeof s->failures;
-    if (o->failures)
-        LHI_TRY(LHI_OPTIONS_COPY(lh_failures, &s->failures, o->failures, err));
-    return LH_OK;
-}
+/* --- search --- */
 
 /* Searches job `given`'s sizes: sets its prices by the options (*priced),
  * plans sizes and fills the result. */
@@ -727,9 +708,7 @@ static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
     LHI_TRY(lhi_pricing_override_job(given, &prices, s->mem, priced, err));
     s->job = priced;
     s->priced = lhi_pricing_has_prices(priced);
-    LHI_TRY(check_job(s->job, err));
-    LHI_TRY(set_options(s, err));
-    LHI_TRY(set_ranges(s, err));
+    LHI_TRY(lhi_size_set_options(s, err));
     s->iterations = s->options.tokens / ((double)given->training.global_batch *
                                          given->training.sequence);
     /* Times of a profile need not respect the GPUs' peak rates. */

@@ -45,12 +45,15 @@ typedef struct lhi_size_search {
     uint32_t n_planned, n_allocated;
     lhi_planned_size **planned;
     uint32_t n_plans_made;
+    uint32_t most_plans; /* that the current step of the search may make */
     lh_size_result *result;
 } lhi_size_search;
 
-/* Plans a size (nodes[i] nodes in datacenter i) by a quick or, if `full`, a
- * longer search, unless that was done before; *out: the planned size.
- * LH_ECANCELED: stopped by the caller. */
+/* Checks the job, the options and the ranges, and fills in the defaults. */
+lh_status lhi_size_set_options(lhi_size_search *s, lh_error *err);
+
+/* Plans a size, unless it was planned before. `full`: not only by a quick
+ * search. */
 lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
                         const lhi_planned_size **out, lh_error *err);
 /* Returns the planned size with nodes[i] nodes in datacenter i, planned by a
@@ -72,13 +75,16 @@ double lhi_size_longest_s(const lhi_size_search *s);
 /* Returns the highest efficiency of all planned sizes: the matrix products'
  * time at peak rates, divided by the iteration time; 1 if none is planned. */
 double lhi_size_best_efficiency(const lhi_size_search *s);
+/* Returns the price per hour of a size with its spares, on spot capacity if
+ * that is cheaper. */
+double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
  * at most nodes[i] nodes in datacenter i: the matrix products' time at the
  * GPUs' peak rates. */
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
 
-/* Computes the result's lower bounds: no size (number of nodes per datacenter)
- * with fewer GPUs, or at less cost, can meet the requirements. */
+/* Computes the bounds of the result: no size with fewer GPUs, at less cost or,
+ * with a budget, in less time meets the requirements. */
 lh_status lhi_size_bound(lhi_size_search *s, lh_error *err);
 
 #endif

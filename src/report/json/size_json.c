@@ -105,19 +105,20 @@ lh_status lh_size_result_format(const lh_job *job,
                                 size_t *len, lh_error *err)
 {
     json_t *j = json_pack(
-        "{s:f, s:o, s:o, s:b, s:f, s:I, s:b, s:o, s:o}", "tokens",
+        "{s:f, s:o, s:o, s:b, s:f, s:I, s:b, s:o, s:o, s:o}", "tokens",
         options->tokens, "deadline_s", positive_json(options->deadline_s),
         "budget_usd", positive_json(options->budget_usd), "found",
         r->n_found > 0, "sizes", r->n_sizes, "planned",
         (json_int_t)r->n_planned, "all_planned", r->all_planned, "gpus_bound",
         r->gpus_bound ? json_integer(r->gpus_bound) : json_null(), "usd_bound",
-        positive_json(r->usd_bound));
+        positive_json(r->usd_bound), "train_bound_s",
+        positive_json(r->train_bound_s));
     bool ok = j != NULL;
     if (r->n_found) {
         ok = ok && lhi_json_set(j, "fewest", size_json(job, &r->fewest));
         ok = ok && lhi_json_set(j, "cheapest", size_json(job, &r->cheapest));
-    } else {
-        ok = ok && lhi_json_set(j, "fastest", size_json(job, &r->fewest));
     }
+    if (!r->n_found || options->budget_usd > 0)
+        ok = ok && lhi_json_set(j, "fastest", size_json(job, &r->fastest));
     return lhi_json_format_indented(lhi_json_finish(j, ok), 2, text, len, err);
 }
