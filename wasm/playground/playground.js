@@ -367,7 +367,7 @@ function makeNew() {
 
 /* Seconds for the quick plans, which are shown until the requested one is
  * ready. */
-const QUICK_S = ['1', '4'];
+const QUICK_S = ['0.4', '1.5', '4'];
 
 function planArgs(effort) {
   const args = ['longhaul', 'plan', 'job.yaml', '-o', 'plan.json', '--html',
