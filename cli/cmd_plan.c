@@ -164,10 +164,11 @@ static const cli_option options[] = {
      .type = CLI_REAL,
      .at = offsetof(settings, ratio),
      .arg = "R",
-     .preset = "3",
+     .example_argument = "5",
      .low = 1,
      .help = "Maximum ratio between the layers of the largest and the smallest "
-             "chunk."},
+             "chunk. Default: 3, times the ratio between the peak rates of the "
+             "fastest and the slowest GPU type."},
     CLI_JITTER_ROWS(settings),
     {.name = "by",
      .type = CLI_CHOICE,

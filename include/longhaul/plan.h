@@ -82,7 +82,7 @@ typedef struct lh_plan_options {
     bool quick;
     lh_partition_search partition;
     lh_plan_sampling sampling;
-    double max_chunk_ratio; /* maximum chunk size ratio, in layers; 0: 3 */
+    double max_chunk_ratio; /* of layers; 0: 3 x fastest / slowest GPU type */
     const struct lh_jitter *jitter; /* optimise under jitter; NULL: none */
     lh_plan_statistic statistic;    /* statistic, with jitter */
     lh_plan_objective

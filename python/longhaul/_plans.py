@@ -378,7 +378,8 @@ def plan(
         elastic: source of elastic plans: "searched", or "published" for
             PipeMesh's own planner, whose plan is then the only one.
         max_chunk_ratio: maximum ratio of layers between the largest and the
-            smallest chunk; None: 3.
+            smallest chunk; None: 3, times the ratio between the peak rates of
+            the fastest and the slowest GPU type.
         sub_blocks: number of parts into which "greedy" cuts weight-gradient
             passes.
         jitter, by: choose by the "mean" or the "p95" under random delays.

@@ -10,6 +10,7 @@
 #include "planner/explain/whatif.h"
 #include "planner/idle.h"
 #include "planner/layout/choice.h"
+#include "planner/layout/layer_partition.h"
 #include "planner/layout/outside_space.h"
 #include "planner/layout/target.h"
 #include "planner/margin.h"
@@ -366,6 +367,8 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
     lh_plan_options checked;
     lh_jitter jitter;
     LHI_TRY(LHI_OPTIONS_COPY(lh_plan_options, &checked, options, err));
+    if (!(checked.max_chunk_ratio > 0))
+        checked.max_chunk_ratio = lhi_layer_partition_default_ratio(job);
     if (checked.memory_needs)
         *checked.memory_needs = (lh_memory_needs){0};
     if (checked.jitter) {

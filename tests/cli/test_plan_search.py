@@ -341,6 +341,30 @@ def a_front_omits_slow_plans():
           f"{len(more['front'])} in all")
 
 
+# A fast GPU takes 22 of 24 layers: with at most three times the layers of a
+# slow one it is faster alone.
+@test
+def slow_gpus_take_few_layers():
+    write("mixed.yaml", """longhaul: job/1
+model: {layers: 24, hidden: 512, ffn: 2048, heads: 8, vocab: 512}
+training: {global_batch: 32, sequence: 1024}
+cluster:
+  gpus_per_node: 1
+  fabric: {gbps: 100, latency_us: 5}
+  datacenters:
+    - {name: fast, nodes: 1, gpu: {tflops: 100, memory_gib: 40, memory_gbps: 2000}}
+    - {name: slow, nodes: 1, gpu: {tflops: 10, memory_gib: 40, memory_gbps: 200}}
+  links: [{between: [fast, slow], latency_ms: 0.01, gbps: 100}]
+layout: {tensor: 1, context: 1}
+""")
+    free, third = (json.loads(run("plan", "mixed.yaml", "--json", *more).stdout)
+                   for more in ((), ("--max-chunk-ratio", "3")))
+    check(free["chunk_layers"] == [22, 2], free["chunk_layers"])
+    check(third["layout"]["pipeline"] == 1, third["layout"])
+    check(free["iteration_s"] < 0.95 * third["iteration_s"],
+          f"{free['iteration_s']} s, {third['iteration_s']} s")
+
+
 # Every additional output of the plan respects the limit, too.
 @test
 def a_clock_ends_every_part_of_a_plan():

@@ -2,19 +2,45 @@
 #include "planner/layout/layer_partition.h"
 
 #include "base/random.h"
+#include "format/job/parse.h"
 #include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/partition_search.h"
 #include "schedule/solver/bound/closed_forms.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Default ratio between the layers of two chunks on equal GPUs: embedding, head
+ * and memory need no larger one. */
+static const double EQUAL_GPUS_RATIO = 3;
+
+/* Returns the ratio between the peak rates of the fastest and the slowest GPU
+ * type of the job. */
+static double compute_speed_ratio(const lh_job *job)
+{
+    double least = DBL_MAX, most = 0;
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        const double rate = lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
+                                                    job->framework.fp8);
+        least = fmin(least, rate);
+        most = fmax(most, rate);
+    }
+    return most > least && least > 0 ? most / least : 1;
+}
+
+double lhi_layer_partition_default_ratio(const lh_job *job)
+{
+    return EQUAL_GPUS_RATIO * compute_speed_ratio(job);
+}
+
 double lhi_layer_partition_ratio(const lh_plan_options *options)
 {
-    return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
+    return options->max_chunk_ratio > 0 ? options->max_chunk_ratio
+                                        : EQUAL_GPUS_RATIO;
 }
 
 double lhi_layer_partition_max_ratio(const lh_job *job,

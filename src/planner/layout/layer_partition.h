@@ -7,8 +7,12 @@
 #include "planner/layout/evaluation_cache.h"
 #include "planner/layout/layout.h"
 
-/* Returns the largest ratio between the numbers of layers in two chunks that
- * the options allow in a layer partition. */
+/* Returns the default of lh_plan_options.max_chunk_ratio: larger for jobs with
+ * several GPU types, whose chunks differ as their speeds. */
+double lhi_layer_partition_default_ratio(const lh_job *job);
+
+/* Returns the largest ratio between the layers of two chunks that the options
+ * allow. */
 double lhi_layer_partition_ratio(const lh_plan_options *options);
 
 /* Returns the largest ratio between the layers of two chunks in any plan of the
