@@ -474,6 +474,10 @@ static void the_cheapest_size_is_beyond_a_bad_one(void)
     CHECK_OK(lh_size_find(job, &o, &r, &err), err);
     CHECK_INT(r->fewest.gpus, 1);
     CHECK_INT(r->cheapest.gpus, 4);
+    /* by the least time of all passes, not only by the GPUs' peak */
+    CHECK_MSG(r->usd_bound <= r->cheapest.usd &&
+                  r->usd_bound > 0.9 * r->cheapest.usd,
+              "USD %g of %g", r->usd_bound, r->cheapest.usd);
     lh_size_result_free(r);
     lh_job_free(job);
 }

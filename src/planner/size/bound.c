@@ -33,7 +33,7 @@ typedef enum bound_objective {
 typedef struct bound_search {
     lhi_size_search *s;
     bound_objective objective;
-    double usd_per_flop; /* least, over the GPU types */
+    double usd_per_iteration; /* least, of all GPUs */
     uint32_t n_boxes, n_plans;
     box *boxes;
 } bound_search;
@@ -54,7 +54,7 @@ static bool is_within(const lhi_size_search *s, const uint32_t *a,
 static double find_known_bound_s(const lhi_size_search *s,
                                  const uint32_t *nodes)
 {
-    double bound = lhi_size_flops_bound_s(s, nodes);
+    double bound = lhi_size_work_bound_s(s, nodes);
     for (uint32_t i = 0; i < s->n_planned; i++)
         if ((double)s->planned[i]->bound_ns / 1e9 > bound &&
             is_within(s, nodes, s->planned[i]->nodes))
@@ -94,7 +94,7 @@ static bool bound_box(const bound_search *b, box *x)
     const double seconds = find_known_bound_s(s, x->high) * s->iterations;
     x->value = count_gpus(s, x->low);
     double usd = lhi_size_price_hour(s, x->low) * seconds / LHI_HOUR_S;
-    usd = fmax(usd, b->usd_per_flop * s->flops * s->iterations);
+    usd = fmax(usd, b->usd_per_iteration * s->iterations);
     if (b->objective != BOUND_GPUS)
         x->value = b->objective == BOUND_USD ? usd : seconds;
     return isfinite(seconds) && !(deadline > 0 && seconds > deadline) &&
@@ -124,20 +124,23 @@ static uint32_t find_widest(const bound_search *b, const box *x)
     return widest;
 }
 
-/* Returns the least price, in USD, of a floating-point operation over the
- * datacenters in the ranges, at the GPUs' peak rates. */
-static double price_flop(const lhi_size_search *s)
+/* Returns the least price of an iteration's GPU time: matrix products at peak
+ * rates, and all passes. */
+static double price_iteration(const lhi_size_search *s)
 {
-    double least = DBL_MAX;
+    double flop_usd = DBL_MAX, second_usd = DBL_MAX;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
         const lh_datacenter *site = &s->job->datacenters[i];
-        if (s->ranges[i].most)
-            least = fmin(least, site->usd_per_gpu_hour / LHI_HOUR_S /
-                                    lhi_gpu_max_flops_per_s(
-                                        &site->gpu, s->job->framework.fp8));
+        const double usd = site->usd_per_gpu_hour / LHI_HOUR_S;
+        if (!s->ranges[i].most)
+            continue;
+        second_usd = fmin(second_usd, usd);
+        flop_usd = fmin(flop_usd, usd / lhi_gpu_max_flops_per_s(
+                                            &site->gpu, s->job->framework.fp8));
     }
     const double share = s->options.spot_price;
-    return share > 0 && share < 1 ? share * least : least;
+    const double usd = fmax(flop_usd * s->flops, second_usd * s->gpu_s);
+    return share > 0 && share < 1 ? share * usd : usd;
 }
 
 /* Checks whether planning the largest size of box `x` may exclude the box by
@@ -150,7 +153,7 @@ static bool is_worth_planning(const bound_search *b, const box *x)
     if (b->objective != BOUND_GPUS || b->n_plans == MAX_PLANS ||
         lhi_size_find_planned(s, x->high))
         return false;
-    if (lhi_size_flops_bound_s(s, x->high) >
+    if (lhi_size_work_bound_s(s, x->high) >
         lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
         return true;
     return found && is_within(s, x->high, x->low) &&
@@ -218,7 +221,7 @@ static lh_status search(bound_search *b, double *bound, lh_error *err)
 lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
 {
     bound_search b = {.s = s,
-                      .usd_per_flop = s->priced ? price_flop(s) : 0,
+                      .usd_per_iteration = s->priced ? price_iteration(s) : 0,
                       .boxes = LHI_NEW(s->mem, box, MAX_BOXES)};
     if (!b.boxes)
         return lhi_fail_nomem(err);

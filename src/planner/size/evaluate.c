@@ -112,17 +112,18 @@ lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
     return status;
 }
 
-/* --- bound by matrix products --------------------------------------------- */
+/* --- bound by work --- */
 
-double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes)
+double lhi_size_work_bound_s(const lhi_size_search *s, const uint32_t *nodes)
 {
-    double rate = 0;
+    double rate = 0, gpus = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
         const lh_datacenter *site = &s->job->datacenters[i];
-        rate += (double)nodes[i] * site->gpus_per_node *
-                lhi_gpu_max_flops_per_s(&site->gpu, s->job->framework.fp8);
+        const double n = (double)nodes[i] * site->gpus_per_node;
+        gpus += n;
+        rate += n * lhi_gpu_max_flops_per_s(&site->gpu, s->job->framework.fp8);
     }
-    return rate > 0 ? s->flops / rate : INFINITY;
+    return gpus > 0 ? fmax(s->flops / rate, s->gpu_s / gpus) : INFINITY;
 }
 
 double lhi_size_longest_s(const lhi_size_search *s)
@@ -138,7 +139,7 @@ double lhi_size_best_efficiency(const lhi_size_search *s)
         const lhi_planned_size *size = s->planned[i];
         if (size->n_plans)
             efficiency = fmax(efficiency,
-                              lhi_size_flops_bound_s(s, size->nodes) /
+                              lhi_size_work_bound_s(s, size->nodes) /
                                   ((double)size->plans[0].iteration_ns / 1e9));
     }
     return efficiency > 0 ? efficiency : 1;

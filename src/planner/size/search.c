@@ -19,6 +19,7 @@
 #include "base/fail.h"
 #include "base/options.h"
 #include "planner/search/cost.h"
+#include "planner/search/gpu_time_bound.h"
 
 #include <longhaul/experimental/cost.h>
 
@@ -139,7 +140,7 @@ static bool may_plan(const lhi_size_search *s)
  * planned sizes, in seconds. */
 static double estimate_least_s(const lhi_size_search *s, const uint32_t *nodes)
 {
-    return lhi_size_flops_bound_s(s, nodes) /
+    return lhi_size_work_bound_s(s, nodes) /
            fmin(1, lhi_size_best_efficiency(s) * EFFICIENCY_MARGIN);
 }
 
@@ -185,7 +186,7 @@ static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
 {
     const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
     *meets = false;
-    if (lhi_size_flops_bound_s(s, nodes) > lhi_size_longest_s(s))
+    if (lhi_size_work_bound_s(s, nodes) > lhi_size_longest_s(s))
         return LH_OK; /* not even at the GPUs' peak */
     if (!size && may_plan(s))
         LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
@@ -238,7 +239,7 @@ static lh_status plan_all(lhi_size_search *s, lh_error *err)
     fill_nodes(s, false, nodes);
     do {
         if (has_nodes(s, nodes) &&
-            lhi_size_flops_bound_s(s, nodes) <= lhi_size_longest_s(s))
+            lhi_size_work_bound_s(s, nodes) <= lhi_size_longest_s(s))
             LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
     } while (next_size(s, nodes));
     s->result->all_planned = true;
@@ -267,7 +268,7 @@ static uint32_t find_too_small(const lhi_size_search *s, const uint32_t *low,
     while (a + 1 < b) {
         const uint32_t at = a + (b - a) / 2;
         interpolate(s, low, high, at, steps, middle);
-        *(lhi_size_flops_bound_s(s, middle) > lhi_size_longest_s(s) ? &a : &b) =
+        *(lhi_size_work_bound_s(s, middle) > lhi_size_longest_s(s) ? &a : &b) =
             at;
     }
     return a;
@@ -696,8 +697,27 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
 
 /* --- search --- */
 
-/* Searches job `given`'s sizes: sets its prices by the options (*priced),
- * plans sizes and fills the result. */
+/* Sets the least GPU time of an iteration. It holds for every size if all nodes
+ * have equally many GPUs, so that no size has other tensor degrees. */
+static lh_status bound_gpu_time(lhi_size_search *s, lh_error *err)
+{
+    uint32_t most[LH_MAX_DATACENTERS] = {0};
+    lh_job *largest = NULL;
+    for (uint32_t i = 1; i < s->job->n_datacenters; i++)
+        if (s->job->datacenters[i].gpus_per_node !=
+            s->job->datacenters[0].gpus_per_node)
+            return LH_OK;
+    if (s->job->profile)
+        return LH_OK;
+    fill_nodes(s, true, most);
+    LHI_TRY(lh_size_job(s->job, most, &largest, err));
+    const lh_status status =
+        lhi_compute_gpu_time_bound(largest, &s->gpu_s, err);
+    lh_job_free(largest);
+    return status;
+}
+
+/* Searches the sizes of the job; `given` without prices of the options. */
 static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
                      lh_error *err)
 {
@@ -713,6 +733,7 @@ static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
                                          given->training.sequence);
     /* Times of a profile need not respect the GPUs' peak rates. */
     s->flops = s->job->profile ? 0 : lh_cost_iteration_flops(s->job);
+    LHI_TRY(bound_gpu_time(s, err));
     if (s->result->n_sizes <= s->options.effort)
         LHI_TRY(plan_all(s, err));
     else

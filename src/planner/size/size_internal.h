@@ -41,6 +41,7 @@ typedef struct lhi_size_search {
     double iterations; /* to train all tokens */
     /* Matrix products per iteration; 0 with a profile: no bound by them. */
     double flops;
+    double gpu_s; /* least GPU time per iteration; 0: no bound by it */
     lhi_arena *mem;
     uint32_t n_planned, n_allocated;
     lhi_planned_size **planned;
@@ -72,16 +73,16 @@ bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
 /* Returns the longest iteration time, in seconds, with which the training run
  * meets the deadline; DBL_MAX without a deadline. */
 double lhi_size_longest_s(const lhi_size_search *s);
-/* Returns the highest efficiency of all planned sizes: the matrix products'
- * time at peak rates, divided by the iteration time; 1 if none is planned. */
+/* Returns the highest efficiency of the planned sizes: the bound by work,
+ * relative to the iteration; 1: none is planned. */
 double lhi_size_best_efficiency(const lhi_size_search *s);
 /* Returns the price per hour of a size with its spares, on spot capacity if
  * that is cheaper. */
 double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
- * at most nodes[i] nodes in datacenter i: the matrix products' time at the
- * GPUs' peak rates. */
-double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
+ * at most these nodes: matrix products at the GPUs' peak rates, and the least
+ * GPU time of all passes. */
+double lhi_size_work_bound_s(const lhi_size_search *s, const uint32_t *nodes);
 
 /* Computes the bounds of the result: no size with fewer GPUs, at less cost or,
  * with a budget, in less time meets the requirements. */
