@@ -85,6 +85,7 @@ static lh_status find_best_run(const lhi_size_search *s,
                                lh_size *out, lh_error *err)
 {
     *found = false;
+    *out = (lh_size){0};
     for (uint32_t i = 0; i < size->n_plans; i++)
         for (int spot = 0; spot <= (s->options.spot_price > 0); spot++) {
             lh_size run;
@@ -116,6 +117,7 @@ static lh_status find_best(const lhi_size_search *s, bool all,
                            lh_error *err)
 {
     *found = false;
+    *out = (lh_size){0};
     for (uint32_t i = 0; i < s->n_planned; i++) {
         lh_size run;
         bool here;
