@@ -306,8 +306,9 @@ static bool show_progress(void *context, uint32_t planned, uint32_t effort)
     return cli_interrupts() > 0;
 }
 
-/* Writes the job with the nodes of the cheapest size; without a deadline of the
- * fastest. */
+/* Writes the job to the -o file, with its node counts set to those of the
+ * cheapest cluster size found, or without a deadline to those of the fastest;
+ * nothing without -o or without a result. */
 static lh_status write_job(cli *c, const lh_job *job, const lh_size_options *o,
                            const lh_size_result *r)
 {

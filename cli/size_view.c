@@ -206,8 +206,8 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     print_losses(c, job, o, size);
 }
 
-/* Prints the bounds, and how much better than the result the best size may
- * be. */
+/* Prints the proven lower bounds on GPUs, cost and time, and how much of each
+ * the optimum may save against the result. */
 static void print_bounds(cli *c, const lh_size_options *o,
                          const lh_size_result *r)
 {
@@ -244,7 +244,8 @@ static void print_bounds(cli *c, const lh_size_options *o,
                  100 * fmax(0, 1 - r->train_bound_s / r->fastest.train_s));
 }
 
-/* Prints how sure the result is. */
+/* Prints whether the result is the best of all cluster sizes, how many of them
+ * were planned, and the proven bounds. */
 static void print_certainty(cli *c, const lh_size_options *o,
                             const lh_size_result *r)
 {
@@ -279,7 +280,7 @@ static void print_found(cli *c, const lh_job *job, const lh_size_options *o,
                                    : "best");
 }
 
-/* Prints the result as text. */
+/* Prints the best cluster sizes, bounds and certainty as text. */
 static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
                             const lh_size_result *r)
 {

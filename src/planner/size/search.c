@@ -614,7 +614,9 @@ static bool is_same_size(const lh_size *a, const lh_size *b)
            a->spot == b->spot;
 }
 
-/* Fills the best sizes with the loss of nodes. *found: there are some. */
+/* Fills the result's sizes with the fewest GPUs, the least cost and, with a
+ * budget, the least time, each with the consequences of lost nodes. *found:
+ * some size meets the requirements. */
 static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
 {
     lh_size_result *r = s->result;

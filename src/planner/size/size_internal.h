@@ -53,8 +53,9 @@ typedef struct lhi_size_search {
 /* Checks the job, the options and the ranges, and fills in the defaults. */
 lh_status lhi_size_set_options(lhi_size_search *s, lh_error *err);
 
-/* Plans a size, unless it was planned before. `full`: not only by a quick
- * search. */
+/* Plans a size (nodes[i] nodes in datacenter i) by a quick or, if `full`, a
+ * longer search, unless that was done before; *out: the planned size.
+ * LH_ECANCELED: stopped by the caller. */
 lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
                         const lhi_planned_size **out, lh_error *err);
 /* Returns the planned size with nodes[i] nodes in datacenter i, planned by a
