@@ -18,6 +18,7 @@
 
 #include "base/fail.h"
 #include "base/options.h"
+#include "format/job/job_values.h"
 #include "planner/search/cost.h"
 #include "planner/search/gpu_time_bound.h"
 
@@ -711,7 +712,8 @@ static lh_status bound_gpu_time(lhi_size_search *s, lh_error *err)
         if (s->job->datacenters[i].gpus_per_node !=
             s->job->datacenters[0].gpus_per_node)
             return LH_OK;
-    if (s->job->profile)
+    /* A bound would hold only for one number of slices. */
+    if (s->job->profile || s->job->layout.slices == LHI_SLICES_AUTO)
         return LH_OK;
     fill_nodes(s, true, most);
     LHI_TRY(lh_size_job(s->job, most, &largest, err));
