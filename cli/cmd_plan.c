@@ -75,11 +75,11 @@ static const cli_option options[] = {
      .choices = targets,
      .help = "Search only plans that this framework can run, and print the "
              "cost of the restriction; replaces layout.framework of the job."},
-    CLI_SOURCE_ROWS(
-        settings, "JOB is the current configuration of this training program: "
-                  "a file, - for standard input, or all its arguments as one "
-                  "quoted word. Predicts the time of this configuration and "
-                  "plans a faster one; see 'longhaul import'."),
+    CLI_SOURCE_ROWS(settings,
+                    "JOB is the current configuration of PROGRAM: "
+                    "a file, - for standard input, or all its arguments as one "
+                    "quoted word. Predicts the time of this configuration and "
+                    "plans a faster one; see 'longhaul import'."),
     {.name = "top",
      .type = CLI_COUNT,
      .at = offsetof(settings, top),
