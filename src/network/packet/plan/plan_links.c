@@ -69,28 +69,24 @@ static lh_status fill_link(const lh_plan *plan, const lh_link_advice *a,
     uint32_t from = find_datacenter(job, a->from);
     uint32_t to = find_datacenter(job, a->to);
     double gpus = (double)layout->tensor * layout->context;
-    lh_cost_options given = {.size = sizeof given, .estimate_missing = true};
-    lh_cost_options options;
     if (from == LH_NONE || to == LH_NONE)
         return lhi_fail(err, LH_EINPUT, "link %s>%s: the job has none", a->from,
                         a->to);
     const lh_link_setting *s =
         &job->wans[(size_t)from * job->n_datacenters + to].setting;
     LHI_TRY(check_settings(a, s, err));
-    LHI_TRY(lhi_complete_cost_options(job, &given, &options, err));
     out->from = a->from;
     out->to = a->to;
     out->gpus = (uint32_t)gpus;
     out->link = (lh_packet_link){
-        .load = lhi_link_load(job, from, to, options.constants),
+        .load = lhi_link_load(job, from, to, lhi_find_cost_constants(job)),
         .setting = *s,
         .control = s->congestion == LH_CONGESTION_ON ? LH_CONTROL_DCQCN
                                                      : LH_CONTROL_NONE};
     lh_link_load *load = &out->link.load;
     load->senders = fmax(1, (double)a->message_flows / gpus);
     load->interface_bytes_per_s *= gpus;
-    load->message_bytes = (double)a->message_bytes *
-                          (options.unsplit_messages ? layout->tensor : 1);
+    load->message_bytes = (double)a->message_bytes;
     out->link.setting.queue_pairs =
         (uint32_t)fmin(fmax(1, s->queue_pairs) * gpus, 1 << 16);
     out->link.setting.channels = (uint32_t)fmin(s->channels * gpus, 1 << 20);
