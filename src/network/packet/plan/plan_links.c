@@ -154,6 +154,27 @@ static lh_status add_link(const lh_plan *plan, uint32_t i, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Fails with LH_EUNSUPPORTED if messages cross a link that has no entry. The
+ * pipeline has one link for messages that take different links in different
+ * replicas, and gives it the name of one of them. */
+static lh_status check_all_found(const lh_plan *plan,
+                                 const lhi_plan_links *found, lh_error *err)
+{
+    for (uint32_t i = 0; i < plan->n_network; i++) {
+        const lh_link_advice *a = &plan->network[i];
+        uint32_t k = 0;
+        while (k < found->n && (strcmp(found->links[k].from, a->from) != 0 ||
+                                strcmp(found->links[k].to, a->to) != 0))
+            k++;
+        if (a->message_flows > 0 && k == found->n)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "link %s>%s: replicas send the same message over "
+                            "different links, whose packets are not simulated",
+                            a->from, a->to);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_plan_links_find(const lh_plan *plan, lhi_arena *mem,
                               lhi_plan_links *out, lh_error *err)
 {
@@ -177,5 +198,5 @@ lh_status lhi_plan_links_find(const lh_plan *plan, lhi_arena *mem,
                         "no message of the plan crosses a link between "
                         "datacenters; packets of its collectives are not "
                         "simulated");
-    return LH_OK;
+    return check_all_found(plan, out, err);
 }

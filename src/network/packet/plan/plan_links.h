@@ -30,7 +30,8 @@ typedef struct lhi_plan_links {
 } lhi_plan_links;
 
 /* Finds the links that the plan's messages cross, in *out. LH_EUNSUPPORTED: a
- * link lacks settings, its times are measured, or there is none. */
+ * link lacks settings, its times are measured, replicas send a message over
+ * different links, or there is no link. */
 lh_status lhi_plan_links_find(const lh_plan *plan, lhi_arena *mem,
                               lhi_plan_links *out, lh_error *err);
 
