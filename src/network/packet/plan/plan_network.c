@@ -16,6 +16,10 @@
 
 #include <math.h>
 
+/* Limits of a link's simulation, for its memory: numbers of queue pairs, and of
+ * messages of all replicas in an iteration. */
+enum { MOST_PAIRS = 1 << 20, MOST_MESSAGES = 1 << 24 };
+
 /* A link's packet simulation. */
 typedef struct link_network {
     const lhi_plan_link *from;
@@ -51,7 +55,7 @@ static lh_status make_pairs(link_network *n, uint32_t hosts, lhi_arena *mem,
                             lh_error *err)
 {
     uint64_t total = (uint64_t)hosts * n->queue_pairs;
-    if (total > 1 << 20)
+    if (total > MOST_PAIRS)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "link %s: %llu queue pairs are more than packets are "
                         "simulated for; sample messages",
@@ -72,7 +76,12 @@ static lh_status open_link(link_network *n, lhi_arena *mem, lh_error *err)
 {
     const lhi_plan_link *from = n->from;
     uint32_t hosts = from->n_senders * n->replicas;
-    uint32_t total = from->n_messages * n->replicas;
+    uint64_t total = (uint64_t)from->n_messages * n->replicas;
+    if (total > MOST_MESSAGES)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "link %s: %llu messages are more than packets are "
+                        "simulated for; sample messages",
+                        from->name, (unsigned long long)total);
     n->messages = LHI_NEW(mem, lhi_packet_message, total);
     n->timeline = LHI_NEW(mem, uint32_t, from->n_messages);
     if (!n->messages || !n->timeline)
@@ -80,25 +89,23 @@ static lh_status open_link(link_network *n, lhi_arena *mem, lh_error *err)
     LHI_TRY(lhi_packet_link_build(&from->link, hosts, mem, &n->fabric,
                                   &n->options.transport, err));
     LHI_TRY(make_pairs(n, hosts, mem, err));
-    for (uint32_t i = 0; i < total; i++)
+    for (uint64_t i = 0; i < total; i++)
         n->messages[i] = (lhi_packet_message){
             .bytes = (uint64_t)llround(from->link.load.message_bytes),
             .queue_pairs = n->queue_pairs,
             .n_required = 1};
     n->options.fabric = &n->fabric;
     n->options.messages = n->messages;
-    n->options.n_messages = total;
+    n->options.n_messages = (uint32_t)total;
     return lhi_packets_open(&n->options, &n->sim, err);
 }
 
-/* Simulates the link's sample of messages. */
-static lh_status sample_link(link_network *n, const lhi_plan_iteration *it,
-                             lhi_arena *mem, lh_error *err)
+/* Simulates a sample of the messages of `link`, the link with their number. */
+static lh_status sample_link(link_network *n, const lh_packet_link *link,
+                             const lhi_plan_iteration *it, lhi_arena *mem,
+                             lh_error *err)
 {
-    lh_packet_link link = n->from->link;
-    link.messages =
-        it->sample < n->from->n_messages ? it->sample : n->from->n_messages;
-    return lhi_packet_link_sample(&link, it->seed, it->progress, it->context,
+    return lhi_packet_link_sample(link, it->seed, it->progress, it->context,
                                   n->options.record, mem, &n->times,
                                   &n->n_times, &n->counters, err);
 }
@@ -119,7 +126,14 @@ static lh_status open_network(network *net, lh_packet_record *records,
     for (uint32_t i = 0; i < it->links->n; i++) {
         link_network *n = &net->links[i];
         n->from = &it->links->links[i];
-        LHI_TRY(lhi_packet_link_check(&n->from->link, err));
+        lh_packet_link link = n->from->link;
+        link.messages =
+            it->sample < n->from->n_messages ? it->sample : n->from->n_messages;
+        lh_status status = lhi_packet_link_check(&link, err);
+        if (status != LH_OK) {
+            lhi_fail_add_context(err, "link %s", n->from->name);
+            return status;
+        }
         n->replicas = (uint32_t)llround(n->from->link.load.senders);
         n->queue_pairs = n->from->link.setting.queue_pairs;
         n->options.seed = it->seed + ((uint64_t)i << 32);
@@ -127,7 +141,7 @@ static lh_status open_network(network *net, lh_packet_record *records,
         n->options.context = it->context;
         n->options.record = records ? &records[i] : NULL;
         n->random.state = lhi_mix64(n->options.seed);
-        LHI_TRY(net->draws ? sample_link(n, it, net->mem, err)
+        LHI_TRY(net->draws ? sample_link(n, &link, it, net->mem, err)
                            : open_link(n, net->mem, err));
     }
     return LH_OK;
