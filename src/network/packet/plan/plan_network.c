@@ -105,9 +105,9 @@ static lh_status sample_link(link_network *n, const lh_packet_link *link,
                              const lhi_plan_iteration *it, lhi_arena *mem,
                              lh_error *err)
 {
-    return lhi_packet_link_sample(link, it->seed, it->progress, it->context,
-                                  n->options.record, mem, &n->times,
-                                  &n->n_times, &n->counters, err);
+    return lhi_packet_link_sample(link, n->options.seed, it->progress,
+                                  it->context, n->options.record, mem,
+                                  &n->times, &n->n_times, &n->counters, err);
 }
 
 /* Prepares all links; `records`: one of each, or NULL. */
