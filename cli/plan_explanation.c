@@ -180,7 +180,8 @@ static void print_link(cli *c, const lh_link_advice *a)
                   a->messages || a->data_bytes ? ", " : "",
                   (double)a->expert_bytes / 1e9);
     cli_print(c, "%s\n",
-              a->measured ? "; rate as measured, for any setting" : "");
+              a->measured ? "; rate from the job's profile, for any setting"
+                          : "");
     static const char *const head[] = {"", ""};
     cli_table t = {.hide_heading = true};
     cli_table_row(&t, 2, head);

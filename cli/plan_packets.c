@@ -7,6 +7,7 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,6 +190,21 @@ static bool show_estimates(void *context, uint32_t done, uint32_t total)
     return cli_interrupts() > 0;
 }
 
+/* Returns the source text of a profile with `n` simulated links before those of
+ * `old` (NULL: no profile). The caller frees it; NULL: out of memory. */
+static char *make_source(const lh_profile *old, uint32_t n)
+{
+    static const char how[] = "simulated packets, not measured "
+                              "(longhaul plan --network packets)";
+    const char *before = old && old->source ? old->source : "";
+    size_t size = strlen(before) + sizeof how + 40;
+    char *text = malloc(size);
+    if (text)
+        snprintf(text, size, "%s%slinks 1 to %" PRIu32 ": %s", before,
+                 *before ? "; " : "", n, how);
+    return text;
+}
+
 lh_status cli_packet_job_make(cli *c, const lh_job *job, const lh_plan *plan,
                               uint32_t threads, cli_packet_job *out)
 {
@@ -214,10 +230,14 @@ lh_status cli_packet_job_make(cli *c, const lh_job *job, const lh_plan *plan,
         memcpy(links + out->n_estimated, job->profile->links,
                n_old * sizeof *links);
     out->links = links;
+    out->source = make_source(job->profile, out->n_estimated);
+    if (!out->source)
+        return cli_no_memory(c);
     if (job->profile)
         out->profile = *job->profile;
     else
         out->profile.name = "packets";
+    out->profile.source = out->source;
     out->profile.links = links;
     out->profile.n_links = out->n_estimated + n_old;
     out->job.profile = &out->profile;
@@ -226,5 +246,6 @@ lh_status cli_packet_job_make(cli *c, const lh_job *job, const lh_plan *plan,
 
 void cli_packet_job_fini(cli_packet_job *job)
 {
+    free(job->source);
     free(job->links);
 }

@@ -24,6 +24,7 @@ lh_status cli_plan_packets_run(cli *c, const cli_plan_packets *how);
 typedef struct cli_packet_job {
     lh_job job; /* shares its contents with the original */
     lh_profile profile;
+    char *source; /* of the profile: which links are simulated */
     lh_profile_link *links;
     uint32_t n_estimated; /* the first links */
 } cli_packet_job;

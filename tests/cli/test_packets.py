@@ -229,7 +229,10 @@ def plans_take_link_times_from_packets():
         # Above the latency of the link, below that with a loss in every message.
         check(1001 < link["alpha_us"] < 3000, link)
     check(found["iteration_ns"] != by_model["iteration_ns"], found)
-    case("again", ["packets", "packets.json"], 1, err="measured times have no packets")
+    check("simulated packets, not measured" in
+          found["job"]["profile"]["source"], found)
+    case("again", ["packets", "packets.json"], 1,
+         err="its times come from the job's profile")
     case("silent", ["plan", "silent.yaml", "--effort", "1000", "--network",
                     "packets", "-o", "none.json"], 1,
          err="link west>east: the job does not give load_balancing")

@@ -53,8 +53,9 @@ static lh_status check_settings(const lh_link_advice *a,
                         a->from, a->to, key);
     if (a->measured)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "link %s>%s: the profile's measured times have no "
-                        "packets; plan without the profile's link",
+                        "link %s>%s: its times come from the job's profile, "
+                        "not from a model of its packets; plan without the "
+                        "profile's link and without --network packets",
                         a->from, a->to);
     return LH_OK;
 }
