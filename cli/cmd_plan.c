@@ -490,6 +490,10 @@ static lh_status check_options(cli *c)
     if (beside && !cli_is_given(c, "from"))
         return cli_usage(c, "--%s requires --from; set it in the job instead",
                          beside);
+    if (s->network && cli_is_given(c, "from"))
+        return cli_usage(c, "--network packets cannot be combined with --from, "
+                            "whose current layout has times by the closed "
+                            "form; import the job and plan it instead");
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_is_given(c, "by"))
         return cli_usage(c, "--by %s requires --jitter", numbers[s->by]);

@@ -236,6 +236,9 @@ def plans_take_link_times_from_packets():
     case("silent", ["plan", "silent.yaml", "--effort", "1000", "--network",
                     "packets", "-o", "none.json"], 1,
          err="link west>east: the job does not give load_balancing")
+    case("today", ["plan", "--from", "megatron", "args.txt", "--network",
+                   "packets"], 2,
+         err="--network packets cannot be combined with --from")
 
 
 @test
