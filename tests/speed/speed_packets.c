@@ -155,14 +155,14 @@ static void read_completions(const char *path, const traffic *t, outcome *out)
     }
 }
 
-/* Runs htsim on the same traffic, in a temporary folder, since it writes files
- * into its working folder. Its queues have no limit. */
+/* Runs htsim on the same traffic, with queues without limit. htsim writes files
+ * into its working folder: each run changes to a temporary folder and removes
+ * it, so that `program` must be an absolute path. */
 static outcome run_htsim(const char *program, const traffic *t, uint32_t seed)
 {
     char folder[] = "/tmp/speed-packets-XXXXXX", command[2048];
-    char *path = realpath(program, NULL);
     FILE *file = NULL;
-    if (path && mkdtemp(folder) && chdir(folder) == 0)
+    if (mkdtemp(folder) && chdir(folder) == 0)
         file = fopen("matrix", "w");
     if (!file) {
         perror("speed-packets");
@@ -178,11 +178,10 @@ static outcome run_htsim(const char *program, const traffic *t, uint32_t seed)
         "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
         "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
         "-pfc_thresholds 900000 950000 -seed %u -o /dev/null >printed 2>&1",
-        path, HOSTS, t->n, seed);
+        program, HOSTS, t->n, seed);
     double begin = read_clock();
     int status = system(command);
     outcome out = {.seconds = read_clock() - begin};
-    free(path);
     if (status != 0) {
         fprintf(stderr, "speed-packets: %s failed\n", program);
         exit(1);
@@ -320,6 +319,15 @@ static int compare_all(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return argc > 1 && strcmp(argv[1], "compare") == 0 ? compare_all(argc, argv)
-                                                       : measure(argc, argv);
+    bool compares = argc > 1 && strcmp(argv[1], "compare") == 0;
+    char *program = argc > 2 ? realpath(argv[2], NULL) : NULL;
+    if (argc > 2 && !program) {
+        perror(argv[2]);
+        return 1;
+    }
+    if (program)
+        argv[2] = program;
+    int result = compares ? compare_all(argc, argv) : measure(argc, argv);
+    free(program);
+    return result;
 }
