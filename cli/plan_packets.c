@@ -29,16 +29,16 @@ static double compute_excess(double ns, double planned)
 static void print_links(cli *c, const lh_packet_plan *r)
 {
     cli_print(c,
-              "\n%-20s  messages      MB  planned ms   mean ms    95 %% ms  "
-              "  worst ms  sent again %%  dropped %%\n",
+              "\n%-20s  replicas  messages      MB  planned ms   mean ms   "
+              "95 %% ms    worst ms  sent again %%  dropped %%\n",
               "link");
     for (uint32_t i = 0; i < r->n_links; i++) {
         const lh_packet_plan_link *l = &r->links[i];
         double sent = (double)l->counters.sent;
         cli_print(c,
-                  "%-20s  %8" PRIu32 "  %6.1f  %10.3f  %8.3f  %8.3f  %10.3f  "
-                  "%12.3f  %9.3f\n",
-                  l->name, l->messages, l->message_bytes * 1e-6,
+                  "%-20s  %8" PRIu32 "  %8" PRIu32 "  %6.1f  %10.3f  %8.3f  "
+                  "%8.3f  %10.3f  %12.3f  %9.3f\n",
+                  l->name, l->replicas, l->messages, l->message_bytes * 1e-6,
                   l->planned_ns * 1e-6, l->mean_ns * 1e-6, l->p95_ns * 1e-6,
                   l->max_ns * 1e-6,
                   100 * (double)l->counters.retransmitted / sent,
@@ -50,7 +50,7 @@ static void print_links(cli *c, const lh_packet_plan *r)
 static void print_text(cli *c, const cli_plan_packets *how,
                        const lh_packet_plan *r)
 {
-    const lh_packet_plan_link *l = &r->links[0];
+    const uint32_t gpus = r->links[0].gpus; /* on each link */
     cli_print(c,
               "iteration     planned %.6f s, by packets %.6f s (%+.2f %%), "
               "least %.6f, greatest %.6f\n",
@@ -59,10 +59,10 @@ static void print_text(cli *c, const cli_plan_packets *how,
               (double)r->least_ns * 1e-9, (double)r->greatest_ns * 1e-9);
     print_links(c, r);
     cli_print(c,
-              "\nMessages of one replica of %" PRIu32 " that send at the same "
-              "time, with %" PRIu32 " GPU%s. \"planned\": the closed "
-              "form of the plan. ",
-              l->replicas, l->gpus, l->gpus == 1 ? "" : "s");
+              "\n\"replicas\": those that send at the same time, each "
+              "\"messages\" in an iteration, with %" PRIu32 " GPU%s. "
+              "\"planned\": the closed form of the plan. ",
+              gpus, gpus == 1 ? "" : "s");
     if (r->sample == LH_PACKET_ALL)
         cli_print(c, "Every message was simulated packet by packet");
     else

@@ -147,7 +147,7 @@ typedef struct lh_packet_plan_run {
 
 /* A link in one direction, and a plan's messages on it. */
 typedef struct lh_packet_plan_link {
-    char name[160];       /* as in the pipeline: "west>east" */
+    char name[256];       /* as in the pipeline: "west>east" */
     uint32_t messages;    /* of one replica in an iteration */
     uint32_t replicas;    /* that send at the same time */
     uint32_t gpus;        /* that send a replica's message */
@@ -178,8 +178,11 @@ typedef struct lh_packet_plan {
  * the times of the first one count. Collectives, and messages inside a
  * datacenter, take the plan's times. Release *out with lh_packet_plan_free().
  *
- * LH_EUNSUPPORTED: no message crosses a link, or a link lacks load_balancing or
- * recovery; `err` names it. LH_ECANCELED: stopped by the progress callback. */
+ * LH_EUNSUPPORTED: no message crosses a link, a link lacks load_balancing or
+ * recovery, a profile gives its times, or replicas send a message over
+ * different links; `err` names the link. LH_ECANCELED: stopped by the progress
+ * callback.
+ */
 LH_API lh_status lh_packets_simulate_plan(const lh_plan *plan,
                                           const lh_packet_plan_run *run,
                                           lh_packet_plan **out, lh_error *err);

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_SEEDS = 256 };
-
 /* The iterations of a plan, in parallel. */
 typedef struct plan_runs {
     const lh_packet_plan_run *run;
@@ -213,9 +211,9 @@ lh_status lh_packets_simulate_plan(const lh_plan *plan,
     lh_packet_plan_run mine;
     LHI_TRY(LHI_OPTIONS_COPY(lh_packet_plan_run, &mine, run, err));
     mine.n_seeds = mine.n_seeds ? mine.n_seeds : 1;
-    if (mine.n_seeds > MOST_SEEDS)
+    if (mine.n_seeds > LHI_MAX_PARALLEL_TASKS)
         return lhi_fail(err, LH_EINVAL, "n_seeds: %u is above %d", mine.n_seeds,
-                        (int)MOST_SEEDS);
+                        (int)LHI_MAX_PARALLEL_TASKS);
     lh_packet_plan *result = calloc(1, sizeof *result);
     lhi_arena *mem = lhi_arena_make(0);
     lh_status status = result && mem ? simulate(plan, &mine, mem, result, err)
