@@ -622,15 +622,6 @@ static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
 
 /* --- command --- */
 
-/* Shows that `done` of `total` rows are simulated; returns true after an
- * interrupt, to stop the simulation (callback). */
-static bool show_progress(void *context, uint32_t done, uint32_t total)
-{
-    cli_progress(context, "packets: simulation %" PRIu32 " of %" PRIu32,
-                 done < total ? done + 1 : total, total);
-    return cli_interrupts() > 0;
-}
-
 /* Formats row `row`'s values on the axes with several values into `text`. */
 static void format_row(const cli *c, const grid *g, uint32_t row, char *text,
                        size_t size)
@@ -689,7 +680,7 @@ static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
                                .seed = c->common.seed,
                                .n_seeds = set->seeds,
                                .threads = set->threads,
-                               .progress = show_progress,
+                               .progress = cli_packets_show_progress,
                                .context = c,
                                .records = records};
     for (uint32_t i = 0; i < g->n_rows; i++)

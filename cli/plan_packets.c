@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shows progress; stops after an interrupt (callback). */
-static bool show_progress(void *context, uint32_t done, uint32_t total)
+bool cli_packets_show_progress(void *context, uint32_t done, uint32_t total)
 {
-    cli_progress(context, "packets: iteration %" PRIu32 " of %" PRIu32,
+    cli_progress(context, "packets: simulation %" PRIu32 " of %" PRIu32,
                  done < total ? done + 1 : total, total);
     return cli_interrupts() > 0;
 }
@@ -147,7 +146,7 @@ static lh_status simulate(cli *c, const cli_plan_packets *how,
                                     .n_seeds = how->seeds,
                                     .threads = how->threads,
                                     .sample = how->sample,
-                                    .progress = show_progress,
+                                    .progress = cli_packets_show_progress,
                                     .context = c};
     lh_packet_plan *result = NULL;
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
@@ -182,14 +181,6 @@ lh_status cli_plan_packets_run(cli *c, const cli_plan_packets *how)
 
 /* --- plan --network packets ----------------------------------------------- */
 
-/* Shows progress; stops after an interrupt (callback). */
-static bool show_estimates(void *context, uint32_t done, uint32_t total)
-{
-    cli_progress(context, "packets: simulation %" PRIu32 " of %" PRIu32,
-                 done < total ? done + 1 : total, total);
-    return cli_interrupts() > 0;
-}
-
 /* Returns the source text of a profile with `n` simulated links before those of
  * `old` (NULL: no profile). The caller frees it; NULL: out of memory. */
 static char *make_source(const lh_profile *old, uint32_t n)
@@ -212,7 +203,7 @@ lh_status cli_packet_job_make(cli *c, const lh_job *job, const lh_plan *plan,
                                     .seed = c->common.seed,
                                     .n_seeds = 5,
                                     .threads = threads,
-                                    .progress = show_estimates,
+                                    .progress = cli_packets_show_progress,
                                     .context = c};
     *out = (cli_packet_job){.job = *job};
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);

@@ -10,6 +10,10 @@
 #include <longhaul/experimental/packets.h>
 #include <longhaul/experimental/profile.h>
 
+/* Shows that `done` of `total` simulations have ended; returns true after an
+ * interrupt, to stop (callback). `context`: the cli. */
+bool cli_packets_show_progress(void *context, uint32_t done, uint32_t total);
+
 /* Options of a plan's simulation. */
 typedef struct cli_plan_packets {
     uint32_t sample; /* as in lh_packet_plan_run */

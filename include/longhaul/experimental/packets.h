@@ -108,8 +108,8 @@ typedef struct lh_packet_run {
      * LH_ECANCELED. NULL: never. */
     bool (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
-    lh_packet_record
-        *records; /* of the first seed, one per link; may be NULL */
+    /* One for each link, with its first seed over time; NULL: none. */
+    lh_packet_record *records;
 } lh_packet_run;
 
 /* Simulates messages over each of n long links packet by packet, with every
@@ -181,8 +181,7 @@ typedef struct lh_packet_plan {
  * LH_EUNSUPPORTED: no message crosses a link, a link lacks load_balancing or
  * recovery, a profile gives its times, or replicas send a message over
  * different links; `err` names the link. LH_ECANCELED: stopped by the progress
- * callback.
- */
+ * callback. */
 LH_API lh_status lh_packets_simulate_plan(const lh_plan *plan,
                                           const lh_packet_plan_run *run,
                                           lh_packet_plan **out, lh_error *err);

@@ -156,13 +156,12 @@ struct lhi_packet_sim {
     lh_status status; /* LH_ENOMEM; LH_EINPUT: no progress */
 };
 
+/* --- record --- */
+
 /* Returns the record's interval at a time; makes the intervals wider if there
  * are too few. The options must have a record. */
 lh_packet_interval *lhi_packet_sim_get_interval(lhi_packet_sim *sim,
                                                 uint64_t ps);
-
-/* --- record --- */
-
 /* Records that data of wait_ps wait now at a switch's port; does nothing
  * without a record. */
 void lhi_packet_sim_record_wait(lhi_packet_sim *sim, lhi_port *port,

@@ -5,9 +5,7 @@
 
 #include <longhaul/experimental/packets.h>
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 enum {
     WIDTH = 330,
