@@ -157,6 +157,9 @@ def late_messages_delay_the_iteration():
     drawn = json_case("drawn", ["packets", "lossy.json", "--seeds", "40",
                                 "--sample", "4"])
     check(full["sample"] is None and drawn["sample"] == 4, drawn)
+    more = json_case("more", ["packets", "lossy.json", "--seeds", "1",
+                              "--sample", "1000"])
+    check(more["sample"] == 8, "more messages than an iteration has")
     for link in full["links"]:
         check(link["lost"] > 0 and link["max_ns"] > link["mean_ns"], link)
     # The messages' delays exceed the iteration's: some hide behind passes.

@@ -153,18 +153,23 @@ static lh_status summarise(const plan_runs *s, lhi_arena *mem,
 
 /* --- run --- */
 
-/* Decides how many messages are simulated: all, unless they have too many
- * packets. */
+/* Decides how many messages of each sender are simulated: `given`, at most the
+ * messages of an iteration; 0: all, unless they have too many packets. */
 static uint32_t choose_sample(const lhi_plan_links *links, uint32_t given)
 {
     double packets = 0;
-    for (uint32_t k = 0; k < links->n; k++)
-        packets +=
-            links->links[k].n_messages * links->links[k].link.load.senders *
-            ceil(links->links[k].link.load.message_bytes / LH_PACKET_BYTES);
-    if (given)
-        return given;
-    return packets <= LH_PACKET_MOST ? LH_PACKET_ALL : LH_PACKET_SAMPLE;
+    uint32_t most = 0;
+    for (uint32_t k = 0; k < links->n; k++) {
+        const lhi_plan_link *link = &links->links[k];
+        packets += link->n_messages * link->link.load.senders *
+                   ceil(link->link.load.message_bytes / LH_PACKET_BYTES);
+        if (link->n_messages > most)
+            most = link->n_messages;
+    }
+    if (given == LH_PACKET_ALL || (given == 0 && packets <= LH_PACKET_MOST))
+        return LH_PACKET_ALL;
+    uint32_t sample = given ? given : LH_PACKET_SAMPLE;
+    return sample < most ? sample : most;
 }
 
 /* Simulates all seeds and computes *out. */
