@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "model/paths.h"
+#include "network/packet/link.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <math.h>
@@ -91,7 +92,10 @@ static lh_status fill_link(const lh_plan *plan, const lh_link_advice *a,
     out->link.setting.queue_pairs =
         (uint32_t)fmin(fmax(1, s->queue_pairs) * gpus, 1 << 16);
     out->link.setting.channels = (uint32_t)fmin(s->channels * gpus, 1 << 20);
-    return LH_OK;
+    lh_status status = lhi_packet_link_check(&out->link, err);
+    if (status != LH_OK)
+        lhi_fail_add_context(err, "link %s>%s", a->from, a->to);
+    return status;
 }
 
 /* Adds the pipeline's link number `i` to its entry: its sending device, and the
