@@ -15,6 +15,10 @@
  *
  * All messages that enter at time t are determined before any enters, so FIFO
  * with ties to the lower sending device is exact even if passes take no time.
+ *
+ * A message's arrival is known when it departs, unless a simulated network
+ * (lhi_sim_network) delivers it: the network then advances to the next event's
+ * time, and its arrivals up to then come before that event.
  */
 #include "schedule/simulator/copy_clock.h"
 #include "schedule/simulator/dp_clock.h"
