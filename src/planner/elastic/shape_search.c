@@ -439,9 +439,11 @@ static lh_status choose_published(const shape_search *s, int64_t budget,
     return LH_OK;
 }
 
-/* Finds the best elastic plan within `budget` bytes per device, by the event
- * search or the published planner; then builds and simulates it on the real
- * stages. *missing: bytes by which it exceeds a device's memory. */
+/* Finds the best elastic plan (sharding, recomputation and group sizes) within
+ * `budget` bytes per device: by PipeMesh's published algorithm if
+ * `s->freedom->published`, else by lh_elastic_search_events(). Then builds the
+ * plan and simulates it on the layout's stages. *missing: bytes by which the
+ * plan exceeds a device's memory. */
 static lh_status evaluate_budget(shape_search *s, int64_t budget,
                                  lhi_arena *mem, lhi_elastic_result *out,
                                  int64_t *missing, lh_error *err)

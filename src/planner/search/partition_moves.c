@@ -392,8 +392,10 @@ static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
                   n * sizeof *a->config.layers) == 0;
 }
 
-/* Finds the fastest candidates with the same chunks as `c` and their own
- * partition, each partition once. Returns their number. */
+/* Finds up to MAX_DONORS feasible candidates whose layer partitions can be
+ * tried for `c`: they have as many chunks as `c`, the same chunk placement, and
+ * a partition other than the default (`config.layers`). `donors` lists them
+ * fastest first, one for each partition. Returns their number. */
 static int find_donors(const partition_mover *m, const lhi_candidate *c,
                        const lhi_candidate *donors[MAX_DONORS])
 {

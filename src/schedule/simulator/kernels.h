@@ -47,8 +47,10 @@ typedef struct lhi_reconstruction {
 } lhi_reconstruction;
 
 /* Computes the end of every kernel, which starts when all its predecessors have
- * ended or, without predecessors, at 0. *out: the iteration time in both
- * placements and its composition. LH_EINVAL: an index is out of range, a
+ * ended or, without predecessors, at 0. Each kernel has two durations: one with
+ * replicas across the datacenters (DP-out), one with pipelines across them
+ * (PP-out). *out: for DP-out and PP-out the iteration time, and the longest
+ * path's time by kind of kernel. LH_EINVAL: an index is out of range, a
  * duration is negative, the durations exceed 2^53 ns (104 days) in total, or
  * the dependencies are cyclic; `err` names one kernel. */
 lh_status lhi_kernels_reconstruct(const lhi_placement_kernel *kernels,

@@ -384,9 +384,11 @@ static bool compute_state_times(lhi_verify_model *c,
     return true;
 }
 
-/* Tightens the time windows and the counts of preceding operations of machine
- * m's operations to the steps between its states that remain possible; false:
- * none remain. */
+/* Tightens the time windows of machine m's operations, and the counts of
+ * operations that precede them, by the machine's states: a state is a set of
+ * operations that have ended, and an operation leads from one state to the
+ * next. Windows keep only times and counts of operations between states that
+ * are still possible. Returns false if no such operation remains. */
 static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 {
     const lhi_verify_states *s = m->states;
