@@ -147,8 +147,8 @@ static const cli_example examples[] = {
     {"longhaul size job.yaml --tokens 15T --deadline 60d --budget 20M "
      "--gpu-hour 2.5 -o sized.yaml",
      "Write the job with the cheapest nodes; then: longhaul plan sized.yaml"},
-    {"longhaul size job.yaml --tokens 2T --budget 5M",
-     "Find the shortest training that a budget pays, from the job's prices."},
+    {"longhaul size job.yaml --tokens 2T --budget 5M --gpu-hour 2.5",
+     "Find the shortest training that a budget pays."},
     {"longhaul size job.yaml --tokens 2T --deadline 20d --spares 2 --lose 2",
      "Keep two spare nodes in each datacenter."},
 };

@@ -39,7 +39,8 @@ JOB = """
       gpus_per_node: 1
       fabric: {gbps: 10, latency_us: 50}
       datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
-      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 1,
+               load_balancing: ecmp, recovery: selective-repeat}]
     layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
              chunks_per_device: 1}
     """
@@ -194,7 +195,7 @@ BESIDE = {
              "per-gb": ["--gpu-hour", "2"], "budget": ["--gpu-hour", "2"],
              "spot": ["--gpu-hour", "2"]},
     "packets": {"": ["--gbps", "100", "--latency", "1ms", "--message", "90kB",
-                     "--seeds", "1"]},
+                     "--seeds", "1"], "sample": ["plan.json", "--seeds", "1"]},
     "optical": {"sweep": [str(ROOT / "examples/optical-nsfnet.yaml"),
                           "--seed", "1"]},
     "check": {"": ["plan.json"]},

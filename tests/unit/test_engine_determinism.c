@@ -233,8 +233,7 @@ static void schedules_and_degrees(void)
         {"loop", "greedy", 2, 1, 1, "inproc", .receives = LH_RECEIVES_EARLY},
         {"loop", "gpipe", 1, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
         {"wave", "zb-v", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE_FD},
-        {"wave", "dualpipev", 2, 1, 0, "inproc",
-         .receives = LH_RECEIVES_EARLY},
+        {"wave", "dualpipev", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
         {"ud", "optimal", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

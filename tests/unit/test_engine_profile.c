@@ -76,7 +76,7 @@ static void make_world(world *w, const lh_pipeline *p, const lh_exec *x)
     uint32_t n = x->n_ranks;
     *w = (world){.job = {.pipeline = p,
                          .exec = x,
-                         .grid = {n, 1, 1, 1, 1, 1},
+                         .grid = {n, 1, 1, 1, 1, 1, false},
                          .shared_clock = true}};
     w->shifts = calloc(n, sizeof *w->shifts);
     w->ranks = calloc(n, sizeof *w->ranks);

@@ -56,7 +56,7 @@ static void begin_duel(duel *d, uint32_t real)
     d->script.own = all_schedules(d->pipeline, LH_RECEIVES_EARLY);
     d->job = (lhi_job){.pipeline = d->pipeline,
                        .exec = d->exec,
-                       .grid = {2, 1, 1, 1, 1, 1},
+                       .grid = {2, 1, 1, 1, 1, 1, false},
                        .o = {.size = sizeof d->job.o,
                              .steps = 3,
                              .message_bytes = BYTES,
