@@ -678,19 +678,27 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 "offloads activations, for the layers of the plan's chunks"
             )
         layers = self._features.layers
-        mine = {
-            stage.stage_index: _moves.container_of(stage.submod, layers)
-            for stage in self._stages
-        }
+        mine: dict[int, Any] = {}
+        wrong = ""
+        try:
+            for stage in self._stages:
+                mine[stage.stage_index] = _moves.container_of(
+                    stage.submod, layers
+                )
+        except UnsupportedError as error:  # the other ranks have to know
+            wrong = str(error)
         told: list[Any] = [None] * dist.get_world_size()
         have = {chunk: len(held) for chunk, held in mine.items()}
         groups = 0 if optimizer is None else len(optimizer.param_groups)
-        dist.all_gather_object(told, (have, groups), group=self._host)
-        if len({n for _, n in told}) > 1:
+        dist.all_gather_object(told, (have, groups, wrong), group=self._host)
+        for text in [wrong, *(text for _, _, text in told)]:
+            if text:
+                raise UnsupportedError(text)
+        if len({n for _, n, _ in told}) > 1:
             raise InvalidError(
                 "optimizer: must have the same parameter groups on all ranks"
             )
-        n = {chunk: k for one, _ in told for chunk, k in one.items()}
+        n = {chunk: k for one, _, _ in told for chunk, k in one.items()}
         old = [n[chunk] for chunk in range(self._num_stages)]
         _moves.check_counts(old, counts)
         return self._move(_moves.moves_of(old, counts), mine, optimizer)
