@@ -180,27 +180,31 @@ static void print_table4(void)
     printf("## Table IV\n\nEach cell in the tables for table IV has the "
            "derived value / the published value (error).\n\n- In table IV "
            "forward times, backward times and critical (exposed) PP times are "
-           "inputs: the paper's\n  measurements.\n- The bubble time is derived "
-           "from the row's compute times: an identity (*given*).\n- Critical "
-           "(exposed) DP time is the sum of 2 C_DP and the time that the "
-           "schedule's windows do not\n  hide. The time C_DP to communicate a "
-           "chunk is computed from its parameters, the replica count D\n  and "
-           "%.2f of the device's share of its node's link. The share 0.68 was "
-           "chosen once for all rows, by\n  the rows of PipeMesh and Fold3D "
-           "(*fitted*).\n- The memory columns M_a, M_g and M_p are those of "
-           "the first stage. The activation memory M_a of\n  PipeMesh on A100 "
-           "is *fitted*.\n- Throughput is model FLOPs over the sum of the five "
-           "published time columns, without embedding,\n  optimiser and "
-           "loading (*given*); MFU is throughput divided by the peak rate.\n",
+           "inputs: the paper's\n  measurements.\n- In table IV the bubble "
+           "time is derived from the row's compute times: an identity "
+           "(*given*).\n- In table IV critical (exposed) DP time is the sum "
+           "of 2 C_DP and the time that the schedule's\n  windows do not "
+           "hide. The time C_DP to communicate a chunk is computed from its "
+           "parameters, the\n  replica count D and %.2f of the device's share "
+           "of its node's link. The share 0.68 of the link was\n  chosen once "
+           "for all rows of table IV, by the rows of PipeMesh and Fold3D "
+           "(*fitted*).\n- The memory columns M_a (activations), M_g "
+           "(gradients) and M_p (parameters) are those of the first\n  stage. "
+           "The activation memory M_a of PipeMesh on A100 is *fitted*.\n- "
+           "Throughput is model FLOPs over the sum of the five published time "
+           "columns, without embedding,\n  optimiser and loading (*given*); "
+           "MFU is throughput divided by the peak rate.\n",
            LINK_EFFICIENCY);
     score s = {.numbers = {0}};
     for (uint32_t i = 0; i < 4; i++) {
         const pipemesh_model *m = &pipemesh_models[i];
-        printf("\n### %s\n\nP = %u, D = %u, B = %u per pipeline, q = %u; "
-               "recomputed: %s.\n\n| system | M | bubble, ms | critical DP, "
-               "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
-               "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-               m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
+        printf(
+            "\n### %s\n\nThe paper's plan has P = %u stages, D = %u "
+            "replicas, B = %u microbatches per pipeline and a queue\nof q = "
+            "%u (recomputed: %s).\n\n| system | M | bubble, ms | critical DP, "
+            "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
+            "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+            m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
         for (uint32_t k = 0; k < 4; k++) {
             const pipemesh_published *row = &m->rows[k];
             columns d = derive(m, k);

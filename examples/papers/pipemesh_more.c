@@ -87,9 +87,9 @@ void pipemesh_claim(const char *where, const char *subject, const char *what,
 void pipemesh_print_claims(void)
 {
     score s = {.numbers = {0}};
-    puts("\n## Claims\n\nThe cells of table IV are counted above. The table of "
-         "this section has the paper's other numbers,\nand the ratio of the "
-         "iteration times that the planner's own plans give "
+    puts("\n## Claims\n\nThe section on table IV counts the cells of that "
+         "table. The table of claims has the paper's other\nnumbers, and the "
+         "ratio of the iteration times that the planner's own plans give "
          "([the\nform](README.md#form)).\n");
     score_print_head(stdout);
     for (unsigned i = 0; i < n_claims; i++)
@@ -100,35 +100,39 @@ void pipemesh_print_claims(void)
 void pipemesh_print_missing(double efficiency)
 {
     printf(
-        "\n## Differences, and values that cannot be derived\n\n* M_p for the "
-        "elastic plans: PipeMesh's formula gives 15 to 30 %% more than the "
-        "published memory;\n  its term 8/M would have to be about 5.2/M.\n* "
-        "The derived critical DP time of the depth-first rows on 100 Gb/s is "
-        "13 and 27 %% less than\n  published for GPT-3 and Falcon, although "
-        "windows of P microbatches are assumed to be fully used.\n* The "
-        "published critical PP times are longer than 2(P - 1) C_PP, even with "
-        "a message time C_PP of\n  a whole forward. At the full link rate 2(P "
-        "- 1) C_PP is only a small part of the published\n  times.\n* By the "
-        "paper's rule and times, the shares of parameters at ZeRO-3 are 100 "
-        "%%. With seven scatter\n  buckets, where the paper's rule gives six, "
-        "GPT-3 has the published share of 84.4 %%, and Falcon has\n  88.1 %% "
-        "(published: 86.9 %%). No bucket count gives the share of 90.9 %% for "
-        "Llama2.\n* Fig. 13: the derived throughput is highest with 12 chunks, "
-        "the published one with 8. With more\n  chunks the exposed part of "
-        "C_PP is shorter than the time saved in the bubble and in 2 C_DP. "
-        "For\n  figure 13 the derived throughput is highest at 12 chunks for "
-        "any message time C_PP for which the\n  planner chooses 8.\n* Fig. 15: "
-        "with all parameters at ZeRO-3 all communication is still hidden, so "
-        "that this row is no\n  slower than the mixed plan. The published loss "
-        "of 2.7 %% is due to contention, which the model\n  does not have.\n* "
-        "The paper has a queue of q = 12 microbatches where 11 hide as much: "
-        "24 microbatches make three\n  groups of at most 11, or two of 12; "
-        "with 11 a stage keeps the activations of M - 1 fewer passes\n  in "
-        "memory.\n* Compute times, CPU memory, total GPU memory (29.9 GiB "
-        "against 28 for states and\n  activations) and Fold3D's activations "
-        "are measurements of the implementation.\n* Two values are fitted: "
-        "%.2f of the link rate, and kept activations of 28 sbh for GPT-3 on "
-        "A100.\n",
+        "\n## Differences, and values that cannot be derived\n\n* For elastic "
+        "plans PipeMesh's formula gives 15 to 30 %% more parameter memory M_p "
+        "than published;\n  the formula's term 8/M, for M chunks per stage, "
+        "would have to be about 5.2/M.\n* The derived critical (exposed) DP "
+        "time of the depth-first rows on 100 Gb/s is 13 and 27 %% less\n  "
+        "than published for GPT-3 and Falcon, although windows of P "
+        "microbatches are assumed to be fully\n  used.\n* The published "
+        "critical (exposed) PP times are longer than 2(P - 1) C_PP on P "
+        "stages, even with a\n  message time C_PP of a whole forward. At the "
+        "full link rate 2(P - 1) C_PP is only a small part of\n  the "
+        "published times.\n* By the paper's rule and times, the shares of "
+        "parameters at ZeRO-3 are 100 %%. With seven scatter\n  buckets, "
+        "where the paper's rule gives six, GPT-3 has the published share of "
+        "84.4 %%, and Falcon has\n  88.1 %% (published: 86.9 %%). For Llama2 "
+        "no bucket count gives the published share of 90.9 %% at\n  "
+        "ZeRO-3.\n* In figure 13 the derived throughput is highest with 12 "
+        "chunks, the published one with 8. With more\n  chunks the exposed "
+        "part of the message time C_PP is shorter than the time saved in the "
+        "bubble and\n  in the exposed collectives, 2 C_DP. For figure 13 the "
+        "derived throughput is highest at 12 chunks\n  for any message time "
+        "C_PP for which the planner chooses 8.\n* In figure 15 all "
+        "communication is still hidden with all parameters at ZeRO-3, so that "
+        "this plan is\n  no slower than the mixed plan. The published loss of "
+        "2.7 %% by all parameters at ZeRO-3 is due to\n  contention, which "
+        "the model does not have.\n* The paper has a queue (first enqueue "
+        "group) of q = 12 microbatches where 11 hide as much\n  "
+        "communication: 24 microbatches make three groups of at most 11, or "
+        "two of 12; with 11 a stage\n  keeps the activations of M - 1 fewer "
+        "passes in memory.\n* Compute times, CPU memory, total GPU memory "
+        "(29.9 GiB against 28 for states and activations) and\n  Fold3D's "
+        "activations cannot be derived: they are measurements of the paper's "
+        "implementation.\n* Two values on this page are fitted: %.2f of the "
+        "link rate, and kept activations of 28 sbh for\n  GPT-3 on A100.\n",
         efficiency);
 }
 
@@ -162,11 +166,12 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
            "from each cluster's only row in table IV (batch\n  36 on A100, 72 "
            "on V100). For larger batches compute time is proportional to the "
            "batch; bubble and\n  critical DP and PP times are constant. With "
-           "delayed updates (a step late) there is no critical DP\n  time.\n- "
-           "The time column has the number of tokens that the paper measured "
-           "to a loss of 2.8, divided by\n  the throughput, relative to batch "
-           "36.\n\n| batch | tokens, B | TFLOPS, A100 | time | TFLOPS, V100 | "
-           "time |\n| --- | --- | --- | --- | --- | --- |\n");
+           "delayed updates (a step late) there is no critical\n  (exposed) "
+           "DP time.\n- The time column has the number of tokens that the "
+           "paper measured to a loss of 2.8, divided by\n  the throughput, "
+           "relative to batch 36.\n\n| batch | tokens, B | TFLOPS, A100 | "
+           "time | TFLOPS, V100 | time |\n| --- | --- | --- | --- | --- | --- "
+           "|\n");
     for (int i = 0; i < 4; i++) {
         printf("| %s | %.2f |", rows[i].name, rows[i].tokens);
         for (int c = 0; c < 2; c++) {
@@ -201,20 +206,21 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
            "the cpu device: four layers on two stages with two chunks each, "
            "and two\nreplicas. The data is the text of docs/theory when the "
            "table was written. The training runs use\nthree kinds of "
-           "plans:\n\n- an elastic plan, which hides communication and does "
-           "not change batch or updates;\n- a depth-first plan with the same "
-           "batch, 8 sequences with 64 tokens each;\n- the depth-first plan "
-           "with larger batches, and with `--delayed-update`.\n\nAll training "
-           "runs begin with the same weights and read the same windows of data "
-           "in the same order.\nThe learning rate in the training runs is 3e-3 "
+           "plans.\n\n- One kind is an elastic plan, which hides "
+           "communication and does not change batch or updates.\n- One kind "
+           "is a depth-first plan with the elastic plan's batch: 8 sequences "
+           "with 64 tokens each.\n- One kind is the depth-first plan with "
+           "larger batches, and with `--delayed-update`.\n\nAll training runs "
+           "begin with the same weights and read the same windows of data in "
+           "the same order.\nThe learning rate in the training runs is 3e-3 "
            "after a warm-up of 8192 tokens. Losses in the table\nare means "
            "over the last 16384 tokens.\n\n<!-- delayed: written by "
            "bench/delayed.py -->\n<!-- delayed: end -->\n\nThe trained runs "
            "have the same order as the paper's runs: larger batches need more "
            "tokens to the\nsame loss, and delayed updates need more tokens "
-           "than batches four times as large. The ratio of\ntokens between two "
-           "runs depends on model, learning rate and loss; a small model early "
-           "in training\ndiffers from GPT-3 at a loss of 2.8.\n");
+           "than batches four times as large. The ratio of\ntokens between "
+           "two runs depends on model, learning rate and loss; a small model "
+           "early in training\ndiffers from GPT-3 at a loss of 2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
@@ -367,14 +373,15 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
     }
     printf(
         "\n## Table VI and Fig. 12: weak scaling\n\n- The GPUs are A10 (125 "
-        "TFLOP/s, as V100), in nodes with four GPUs at 50 Gb/s.\n- In table VI "
-        "the tensor degree is T = 4, with M = 4 chunks per stage, and queues "
-        "of half the\n  microbatches, as published. In table VI Megatron has "
-        "two chunks, as in table IV.\n- For table VI the sequence length s = "
-        "3072 is from table III, since table VI has none.\n- In table VI "
-        "layers take the same time per operation as on V100 in table IV. For "
-        "table VI the\n  critical (exposed) PP time is omitted.\n\nThe next "
-        "table assumes %.2f of the link rate, as do all tables above:\n\n",
+        "TFLOP/s, as V100), in nodes with four GPUs at 50 Gb/s.\n- In table "
+        "VI the tensor degree is T = 4, with M = 4 chunks per stage, and "
+        "queues of half the\n  microbatches, as published. In table VI "
+        "Megatron has two chunks, as in table IV.\n- For table VI the "
+        "sequence length s = 3072 is from table III, since table VI has "
+        "none.\n- In table VI layers take the same time per operation as on "
+        "V100 in table IV. For table VI the\n  critical (exposed) PP time is "
+        "omitted.\n\nThe next table assumes %.2f of the link rate, as do all "
+        "previous tables.\n\n",
         efficiency);
     print_settings(rate, backward, efficiency, false);
     printf(

@@ -659,8 +659,8 @@ static void print_transport(void)
 
 int main(void)
 {
-    puts("# ScaleAcross Explorer: formulas\n\n*ScaleAcross Explorer: Exploring "
-         "Communication Optimization for Scale-Across AI Model "
+    puts("# ScaleAcross Explorer: formulas\n\n*ScaleAcross Explorer: "
+         "Exploring Communication Optimization for Scale-Across AI Model "
          "Training*\n(2026). This page has results of the ScaleAcross paper's "
          "formulas, as printed by\n`examples/papers/scaleacross`; "
          "[scaleacross-figures.md](scaleacross-figures.md) compares "
@@ -679,17 +679,17 @@ int main(void)
          "shows results for both readings of the batch.\n\nThe ScaleAcross "
          "paper withholds model shapes and kernel times. The following values "
          "were fitted to\nthe paper's results, so the agreement with these "
-         "results does not confirm the values:\n\n- The dense model's share of "
-         "the GPU's peak: 0.47. With this share PP-out is 28 % slower than "
-         "DP-out\n  at 1:16 with 44 microbatches (with 0.40 9 %, with 0.55 45 "
-         "%).\n- The share of the GPU's peak for the mixture of experts is "
-         "0.25, chosen with 4 microbatches.\n- The values in the section on "
-         "one distant building, and the 4 % longer passes of ZBV, were also\n  "
-         "fitted.\n\nNo reading of the batch fits all results: with the fitted "
-         "shares of the GPU's peak figures 4 and 16\nneed 44 microbatches, "
-         "figure 8 needs 4. In both readings DP-out is faster than PP-out for "
-         "the dense\nmodel at 1:16, and PP-out is faster for the mixture with "
-         "128 experts.\n");
+         "results does not confirm the values.\n\n- The dense model's share "
+         "of the GPU's peak, 0.47, was fitted. With this share PP-out is 28 "
+         "%% slower\n  than DP-out at 1:16 with 44 microbatches (with 0.40 9 "
+         "%%, with 0.55 45 %%).\n- The share of the GPU's peak for the "
+         "mixture of experts is 0.25, chosen with 4 microbatches.\n- The "
+         "values in the section on one distant building, and the 4 %% longer "
+         "passes of ZBV, were also\n  fitted.\n\nNo reading of the batch fits "
+         "all results: with the fitted shares of the GPU's peak figures 4 and "
+         "16\nneed 44 microbatches, figure 8 needs 4. In both readings DP-out "
+         "is faster than PP-out for the dense\nmodel at 1:16, and PP-out is "
+         "faster for the mixture with 128 experts.\n");
     print_placement();
     print_batches();
     print_experts();
