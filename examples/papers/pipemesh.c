@@ -187,7 +187,7 @@ static void print_table4(void)
            "hide. The time C_DP to communicate a chunk is computed from its "
            "parameters, the\n  replica count D and %.2f of the device's share "
            "of its node's link. The share 0.68 of the link was\n  chosen once "
-           "for all rows of table IV, by the rows of PipeMesh and Fold3D "
+           "for all rows in table IV, by the rows of PipeMesh and Fold3D "
            "(*fitted*).\n- The memory columns M_a (activations), M_g "
            "(gradients) and M_p (parameters) are those of the first\n  stage. "
            "The activation memory M_a of PipeMesh on A100 is *fitted*.\n- "

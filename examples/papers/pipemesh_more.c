@@ -87,9 +87,9 @@ void pipemesh_claim(const char *where, const char *subject, const char *what,
 void pipemesh_print_claims(void)
 {
     score s = {.numbers = {0}};
-    puts("\n## Claims\n\nThe section on table IV counts the cells of that "
-         "table. The table of claims has the paper's other\nnumbers, and the "
-         "ratio of the iteration times that the planner's own plans give "
+    puts("\n## Claims\n\nThe section on table IV counts that table's cells. "
+         "The table of claims has the paper's other\nnumbers, and the ratio "
+         "of the iteration times that the planner's own plans give "
          "([the\nform](README.md#form)).\n");
     score_print_head(stdout);
     for (unsigned i = 0; i < n_claims; i++)
@@ -122,10 +122,10 @@ void pipemesh_print_missing(double efficiency)
         "derived throughput is highest at 12 chunks\n  for any message time "
         "C_PP for which the planner chooses 8.\n* In figure 15 all "
         "communication is still hidden with all parameters at ZeRO-3, so that "
-        "this plan is\n  no slower than the mixed plan. The published loss of "
-        "2.7 %% by all parameters at ZeRO-3 is due to\n  contention, which "
-        "the model does not have.\n* The paper has a queue (first enqueue "
-        "group) of q = 12 microbatches where 11 hide as much\n  "
+        "this plan is\n  no slower than the mixed plan. The published loss "
+        "with all parameters at ZeRO-3, 2.7 %%, is due to\n  contention, "
+        "which the model does not have.\n* The paper has a queue (first "
+        "enqueue group) of q = 12 microbatches where 11 hide as much\n  "
         "communication: 24 microbatches make three groups of at most 11, or "
         "two of 12; with 11 a stage\n  keeps the activations of M - 1 fewer "
         "passes in memory.\n* Compute times, CPU memory, total GPU memory "
