@@ -128,15 +128,16 @@ void pipemesh_print_jobs(void)
     score s = {.numbers = {0}};
     puts("\n## Predictions from jobs\n\nAll tables above have the published "
          "forward and backward times as inputs. The rows of the "
-         "following\ntable have no published times as inputs: each is computed "
-         "from a job with the model of table III,\nthe cluster of section VI "
-         "and the degrees, batch and chunks of table IV, on the presets "
-         "`a100-40g`\nand `v100-32g`, by the cost model and the planner "
-         "(`elastic`, or `interleaved-1f1b` and `1f1b` for\nMegatron). In "
-         "these jobs a node's link is shared by its eight GPUs. All these jobs "
-         "have ZeRO 1 and\nrecompute attention; for PipeMesh the planner "
-         "chooses ZeRO shares and queue. Published iteration\ntimes are the "
-         "sums of table IV's five time columns.\n");
+         "following\ntable have no published times as inputs: each is "
+         "computed from a job with the model of table III,\nthe cluster of "
+         "section VI and the degrees, batch and chunks of table IV, on the "
+         "presets `a100-40g`\nand `v100-32g`, by the cost model and the "
+         "planner (`elastic`, or `interleaved-1f1b` and `1f1b` "
+         "for\nMegatron). In the jobs for the predictions a node's link is "
+         "shared by its eight GPUs; all jobs have\nZeRO 1 and recompute "
+         "attention; for PipeMesh the planner chooses ZeRO shares and queue. "
+         "Published\niteration times are the sums of table IV's five time "
+         "columns.\n");
     score_print_head(stdout);
     for (int i = 0; i < 4; i++) {
         const char *name = pipemesh_models[i].name;

@@ -216,11 +216,12 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
            "after a warm-up of 8192 tokens. Losses in the table\nare means "
            "over the last 16384 tokens.\n\n<!-- delayed: written by "
            "bench/delayed.py -->\n<!-- delayed: end -->\n\nThe trained runs "
-           "have the same order as the paper's runs: larger batches need more "
-           "tokens to the\nsame loss, and delayed updates need more tokens "
-           "than batches four times as large. The ratio of\ntokens between "
-           "two runs depends on model, learning rate and loss; a small model "
-           "early in training\ndiffers from GPT-3 at a loss of 2.8.\n");
+           "rank in the same order as the paper's runs: larger batches need "
+           "more tokens to the\nsame loss, and delayed updates need more "
+           "tokens than batches four times as large. The ratio of\ntokens "
+           "between two runs depends on model, learning rate and loss; a "
+           "small model early in training\ndiffers from GPT-3 at a loss of "
+           "2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
