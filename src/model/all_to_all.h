@@ -80,12 +80,12 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members,
                                     const lhi_exchange *exchange);
 
 /* Computes a lower bound on the all-to-all time of any group with `size`
- * members of which some are in this datacenter. It holds for any placement
- * of the others. There is at most one member in each run of `step` GPUs.
+ * members, some in this datacenter and the others at any place. Of `step`
+ * consecutive GPUs at most one is a member.
  *
- * Fewer members per node than fit can be faster, because two networks then
- * work concurrently. Links between datacenters are assumed no faster than a
- * GPU's interface. */
+ * Fewer members per node than fit can be faster, because the networks within
+ * and between nodes then work concurrently. Links between datacenters are
+ * assumed no faster than a GPU's interface. */
 lh_status lhi_all_to_all_compute_lower_bound(
     const lh_job *job, uint32_t datacenter, double size, uint32_t step,
     const lhi_exchange *exchange, const lh_cost_options *options,

@@ -85,9 +85,10 @@ typedef struct lhi_expert_replicas {
     lh_cost_site sites[LH_MAX_DATACENTERS]; /* counts members, not replicas */
 } lhi_expert_replicas;
 
-/* Finds the i-th kind of expert replica groups (GPUs with the same experts,
- * spread equally over the datacenters); returns false if there are no more.
- * `out` must not be moved, because it points into itself. */
+/* Finds the i-th kind of expert replica groups. A group consists of all GPUs
+ * with the same experts; groups of one kind have equally many GPUs in each
+ * datacenter. Returns false if there are no more kinds. `out` must not be
+ * moved, because it points into itself. */
 bool lhi_group_layout_find_replicas(const lhi_group_layout *groups, uint32_t i,
                                     lhi_expert_replicas *out);
 /* Computes the members, in datacenter `site`, of the expert replica groups of a

@@ -452,8 +452,8 @@ static void end_node(chakra *c, int64_t start_ns, int64_t end_ns)
     c->file.failed = c->file.failed || one->failed;
 }
 
-/* Adds the receives of all messages that run (pass) number `run` consumes as
- * its dependencies. */
+/* Makes the current trace node depend on the receives of all messages that pass
+ * number `run` of the trace consumes. */
 static void put_messages(chakra *c, uint32_t run)
 {
     for (uint32_t m = c->messages_of[run]; m != LH_NONE; m = c->next_message[m])

@@ -16,8 +16,9 @@ static bool resolve_text(const lhi_doc *doc, const lhi_node *at,
                          char out[LHI_OMEGA_SIZE]);
 
 /* Finds the node that a reference in node `at` names by `path`, relative or
- * absolute. The first part of an absolute path may be the name under which a
- * launcher includes the file, "training". NULL: there is none. */
+ * absolute. If no such node exists, tries an absolute path again without its
+ * first part, such as "training", the name under which NeMo's launcher includes
+ * the file. NULL: there is none. */
 static const lhi_node *find_reference(const lhi_doc *doc, const lhi_node *at,
                                       const char *path)
 {

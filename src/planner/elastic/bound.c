@@ -493,8 +493,8 @@ static void compute_idle_times(const bound_state *b, uint32_t group,
 }
 
 /* Returns each device's idle time before its first backward, in ns, if the
- * first group has `group` microbatches. `at`: that length's row in the table of
- * lengths; computed on first use. NULL: the table has no such row. */
+ * first group has `group` microbatches. `at`: row for this group size in the
+ * table of idle times; the first use computes the row. NULL: no such row. */
 static const double *get_idle_times(const bound_state *b, uint32_t at,
                                     uint32_t group)
 {

@@ -630,8 +630,9 @@ static lh_status answer_question(const lhi_link_advisor *a,
 
 /* --- one link, all links -------------------------------------------------- */
 
-/* Finds the link setting *s with the least sending time, then simplifies it
- * while the iteration stays as fast. `paths`: the link's parallel paths. */
+/* Finds the link setting *s (loss recovery, load balancing and congestion
+ * control) with the least sending time. Then replaces its parts by simpler ones
+ * (see simplify_setting()). `paths`: number of the link's parallel paths. */
 static lh_status find_fastest(const lhi_link_advisor *a, uint32_t paths,
                               lh_link_setting *s, lh_error *err)
 {

@@ -106,9 +106,10 @@ static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
     return n;
 }
 
-/* Returns the position of a run's first GPU on its node of `per_node` GPUs. 0
- * if the position does not matter: the whole run, or each of its replicas
- * (`size` GPUs), stays on one node. */
+/* Returns the position, on its node of `per_node` GPUs, of the first GPU in
+ * `run` (equally spaced replicas, each on `size` consecutive GPUs). Returns 0
+ * if the position has no effect: all replicas are on one node, or each replica
+ * fits on one node at the same position. */
 static uint64_t find_position(const lh_cost_run *run, uint64_t size,
                               uint32_t per_node)
 {

@@ -27,9 +27,9 @@ static bool find_site(const lh_job *job, const char *name, uint32_t *out)
     return false;
 }
 
-/* Returns how many GPUs send over a link at once, for the rate of one of them:
- * the smaller of its message and data-parallel flows that is not 0; 0: none
- * send. */
+/* Returns how many GPUs share a link when they send at once: the number of
+ * message flows or of data-parallel flows, the smaller if the link carries
+ * both, which gives the higher rate per GPU. 0: no GPU sends. */
 static double count_senders(const lh_link_advice *a)
 {
     uint64_t m = a->message_flows, d = a->data_flows;

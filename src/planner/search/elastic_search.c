@@ -191,8 +191,8 @@ static lh_status count_below(void *context, const lhi_config *config,
 
 /* --- one layout ----------------------------------------------------------- */
 
-/* Computes the bound of layout node `at` over all chunk counts. Returns the
- * node to the open nodes with this bound unless it is pruned. */
+/* Computes the lower bound of layout node `at` over all chunk counts. Unless
+ * the bound prunes the node, puts it back into the queue of open nodes. */
 static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = t->s;

@@ -111,8 +111,10 @@ static void close_box(row_boxes *r)
     r->open_fill = -1;
 }
 
-/* Draws the current half-pixel column in its most frequent kind if it is at
- * least half full, extending the previous rectangle where possible. */
+/* Draws the current half-pixel column in the colour of the pass kind with the
+ * largest share, or leaves it empty if passes fill less than half of its width.
+ * Extends the previous rectangle if that has the same colour and is adjacent.
+ */
 static void close_column(row_boxes *r)
 {
     double sum = 0;

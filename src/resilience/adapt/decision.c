@@ -151,10 +151,10 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                             : 0;
 }
 
-/* Returns a switch's cost in ns: the switch itself, plus the iterations after
- * the slowdowns in which the candidate is slower than the running schedule,
- * until the run switches back. It can do so when the end is reported, at least
- * min_interval_steps after the switch. */
+/* Returns a switch's cost in ns: the switch's duration, plus the time that the
+ * candidate loses against the running schedule after the slowdowns have ended,
+ * until the run switches back. The run can switch back once the monitor has
+ * reported the end, but no earlier than min_interval_steps after the switch. */
 static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
     uint64_t lasts = a->decision.benefit_steps,

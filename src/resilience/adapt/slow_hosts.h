@@ -23,8 +23,9 @@ void lhi_slow_hosts_free(lhi_slow_hosts *slow);
 /* Returns the list of hops (traffic from one place to another) and its length
  * *n; borrowed. Their members `from` and `to` are places. */
 const lhi_hop *lhi_slow_hosts_hops(const lhi_slow_hosts *slow, uint32_t *n);
-/* Returns the pipeline link whose messages hop number `hop` consists of;
- * LH_NONE: the hop is data-parallel traffic. */
+/* Returns the pipeline link to which hop number `hop` belongs (a hop is the
+ * traffic from one place to another). LH_NONE: the hop carries data-parallel
+ * communication. */
 uint32_t lhi_slow_hosts_link(const lhi_slow_hosts *slow, uint32_t hop);
 
 /* Adds one iteration's measurements: pass_ns[place], the total pass time at

@@ -129,11 +129,12 @@ static double predict_normal(const monitored_time *t, double work)
            fmin(fmax(slope, 0), fmax(most, 0)) * (work - t->mean_work);
 }
 
-/* Updates the regression line of a normal time over the work with one
- * iteration's time `ns`. After the warm-up, the line's own value replaces `ns`
- * if `is_normal` is false, the drift detector reports a slowdown, or `ns` may
- * be a slowdown's first time. The work always counts: work that grows during a
- * slowdown must not stay far from the mean. */
+/* Updates the regression line, which predicts a host's or hop's normal time
+ * from its work, with one iteration's time `ns` and `work`. After the warm-up,
+ * the line's own prediction replaces `ns` if `is_normal` is false, the drift
+ * detector reports a slowdown, or `ns` is an outlier (perhaps a slowdown's
+ * first iteration). The mean work is updated in all cases, to follow work that
+ * grows during a slowdown. */
 static void update_line(monitored_time *t, double ns, double work,
                         bool is_normal)
 {
@@ -173,8 +174,8 @@ static void reset_if_normal(monitored_time *t, double ns)
 }
 
 /* Adds a measured time (NAN: not measured), scaled to its replica's normal
- * `work`, to the drift detector. Returns whether the host or hop has become
- * slow or normal. */
+ * `work`, to the drift detector. Returns true if the host or hop changed
+ * from normal to slow, or back. */
 static bool add_time(monitored_time *t, double ns, double work)
 {
     uint32_t ago;

@@ -351,8 +351,8 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
         m->query, (int)cpu->qkv, true, cpu->ring[GRADIENTS] + m->key, width);
 }
 
-/* Copies the query, key and value gradients to qkv and inverts the rotary
- * positions. */
+/* Writes the gradients of queries, keys and values to kept->qkv. Rotates those
+ * of queries and keys back (backward of the rotary positions). */
 static void write_qkv_gradients(const lhi_cpu *cpu,
                                 lhi_cpu_saved_activations *kept)
 {

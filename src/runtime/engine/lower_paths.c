@@ -148,8 +148,9 @@ static uint32_t list_messages(const lh_exec *x, const lhi_exec_rank *rank,
     return n;
 }
 
-/* Fills in the messages of a lane (the delegated messages to or from one rank)
- * and its queues. LH_EUNSUPPORTED: more than LH_MAX_QUEUES queues. */
+/* Fills in the messages of a lane (all messages to or from one rank that are
+ * delegated, which means sent through host memory) and assigns them to host
+ * queues, which copy them. LH_EUNSUPPORTED: more than LH_MAX_QUEUES queues. */
 static lh_status fill_lane(lh_exec *x, lhi_exec_rank *rank, lhi_exec_lane *lane,
                            const item *items, lh_error *err)
 {

@@ -90,7 +90,9 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
                  "a chunk has no layer; each needs at least 1");
 }
 
-/* Sets the layers per chunk in the job's assignment limits. */
+/* Sets whether migrations may change the number of layers per chunk: stores
+ * either the initial numbers (of the model, or of --layers) in the job's
+ * assignment limits, or the reason why layers cannot migrate. */
 static lh_status set_layers(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;

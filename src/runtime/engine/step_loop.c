@@ -659,8 +659,9 @@ static lh_status make_training(lhi_run_worker *w, lh_error *err)
     return lhi_training_make(&o, &w->training, err);
 }
 
-/* Opens the training state that outlives this rank and, after a restart,
- * continues with that of all ranks. */
+/* Opens the in-memory checkpoint, whose memory outlives this rank's process.
+ * After a restart, restores the training state of all ranks from their
+ * in-memory checkpoints, at the newest step that all of them contain. */
 static lh_status restore_state(lhi_run_worker *w, lh_error *err)
 {
     const lhi_run_record *record = w->job->record;

@@ -16,8 +16,9 @@ typedef struct dual_counts {
     uint32_t next_w;     /* position up to which every D has its W */
 } dual_counts;
 
-/* Appends the device's next F in direction `leg`: 0 where the device is in the
- * first half of the chunks, 1 the opposite one. */
+/* Appends the device's next F in direction `leg` (0 or 1). In direction 0 the
+ * device runs a chunk in the first half of the model, in direction 1 a chunk in
+ * the second half. */
 static void add_f(dual_counts *v, uint32_t leg)
 {
     lhi_order_add_pass(v->order, LH_F, v->chunks[leg], v->f[leg]++);

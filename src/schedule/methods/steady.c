@@ -71,10 +71,11 @@ static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
     return ready;
 }
 
-/* Places the passes from the repeated pattern: all F and D in path order, each
- * in its device's first free slot, then each W after its D. `tolerance`: by how
- * many slots a pass may precede its input's arrival. A pass may have the same
- * slot index as its predecessor, whose device runs it earlier in each round. */
+/* Places the passes of one microbatch, the repeated pattern, in slots of their
+ * devices. First all F and D in the order of the microbatch's dependencies,
+ * each in its device's first free slot, then each W after its D. `tolerance`:
+ * by how many slots a pass may precede its input's arrival. A pass may get the
+ * slot index of its predecessor: slots only order the passes of one device. */
 static void place_passes(steady *s, double tolerance)
 {
     const lh_pipeline *p = s->p;

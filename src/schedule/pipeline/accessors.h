@@ -36,8 +36,9 @@ lh_status lhi_pipeline_remove_overlap(const lh_pipeline *pipeline,
 
 /* Returns a sequence's slice count; 1: sequences are whole. */
 uint32_t lhi_pipeline_n_slices(const lh_pipeline *pipeline);
-/* Returns the share of attention in the durations of slices; it grows with the
- * slice's position in the sequence. */
+/* Returns lh_pipeline_desc.slice_attention: attention's share (0 to 1) in a
+ * chunk's duration, averaged over the slices. Attention takes longer in later
+ * slices of the sequence. */
 double lhi_pipeline_slice_attention(const lh_pipeline *pipeline);
 
 /* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs or sliced

@@ -183,9 +183,10 @@ static bool is_target_refuted(const lh_solution *s, int64_t target_ns)
     return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
 }
 
-/* Lowers the point's memory limit, and raises the lower bound on it, by
- * bisection between limits with a schedule and limits that are refuted or were
- * given up. */
+/* Lowers the memory limit of `point` (of the curve of makespan over memory),
+ * and raises the proven lower bound on the limit, by bisection. Each step tries
+ * to find or to refute a schedule within the middle limit; if it does neither,
+ * only larger limits are tried, and the bound stays. */
 static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
                              lh_error *err)
 {

@@ -145,9 +145,10 @@ static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
     return l->n_states++;
 }
 
-/* Checks whether the next operation of the machine's stream `slot` may follow
- * the operations in `counts`: it respects the memory limit and the precedence
- * rules. `held`: memory after these operations. */
+/* Checks whether the machine may run the next operation of its stream `slot`
+ * (a chain of same-kind operations on one chunk) within the memory limit and
+ * the precedence rules. counts[i]: operations that have run in stream i.
+ * `held`: memory in use after them. */
 static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
                      int64_t held)
 {

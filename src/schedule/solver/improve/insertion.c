@@ -202,8 +202,9 @@ static void insert_microbatch(lhi_inserter *a, uint32_t j)
         shift_later(a, s->streams[a->path[i]].first + j);
 }
 
-/* Builds a schedule by insertion with the current parameters (spacings, entry
- * times, delays) and returns its objective in job-shop time; FAR: it failed. */
+/* Builds a schedule by insertion with the current parameters: spacings of
+ * microbatches, their delays on entry, and delays before operations. Returns
+ * the schedule's objective in the job shop's time unit; FAR: it failed. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;

@@ -131,8 +131,9 @@ static int64_t get_extended_start(const lhi_shop *s, const extension *k,
            turns * k->shift;
 }
 
-/* Sets due[op], each operation's due date, to its start in the extended
- * schedule `k`. */
+/* Sets due[op], by which operations are sorted on each machine, to operation
+ * op's start in `k`, the schedule with all microbatches that repeats one period
+ * of a schedule with fewer. */
 static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
 {
     for (uint32_t i = 0; i < s->n_streams; i++)

@@ -376,8 +376,10 @@ static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
     m->n_arcs++;
 }
 
-/* Adds, per microbatch, precedence arcs from pass stream `from` to pass stream
- * `to`, through the stream `message` if there is one. */
+/* Adds, per microbatch, precedence arcs from the pass in stream `from` to the
+ * pass in stream `to` (a stream: same-kind operations on one chunk), through
+ * the message in stream `message` unless that is NONE. `route` gives the
+ * message's delays. */
 static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {

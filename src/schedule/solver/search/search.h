@@ -27,9 +27,10 @@ lh_status lhi_search_estimate_bytes(const lhi_windows *windows,
 uint64_t lhi_search_get_creation_ticks(const lhi_search *search);
 
 /* Creates a CDCL search for a schedule within `deadline` (job-shop time); its
- * Boolean variables are the orders of operation pairs. `windows`: set for this
- * deadline, with counts; must outlive the search. `hint`: evaluated machine
- * orders to start near; may be NULL. Release with lhi_search_free(). */
+ * Boolean variables are the orders of operation pairs. `windows`: time
+ * windows for this deadline, with the counts of preceding operations computed;
+ * must outlive the search. `hint`: machine orders, with computed start times,
+ * near which the search begins; may be NULL. Release with lhi_search_free(). */
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows,
                           const lhi_machine_orders *hint, lhi_search **out,
