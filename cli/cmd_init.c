@@ -161,8 +161,9 @@ static void print_written(cli *c, const lh_job *job)
               c->common.output);
 }
 
-/* Writes the job to -o unless it would overwrite a file the job refers to, and
- * prints it, a summary, or JSON. */
+/* Writes the job to the file of -o, if given; fails if the job refers to that
+ * file. Prints JSON with --json; otherwise a summary with -o, and the job
+ * itself without -o. */
 static lh_status write_draft(cli *c, const lh_job *job, const char *text,
                              size_t len)
 {

@@ -64,10 +64,11 @@ static const cli_option options[] = {
      .arg = "HOW",
      .choices = networks,
      .preset = "model",
-     .help = "Times of messages between datacenters: by the closed form, or by "
-             "simulated packets of the plan's messages, with which the job is "
-             "planned again. The job must give load_balancing and recovery for "
-             "these links."},
+     .help = "Times of messages between datacenters: from closed formulas "
+             "(model), or from a simulation of the plan's messages as packets, "
+             "after which the job is planned again with the simulated times "
+             "(packets). For packets the job must give load_balancing and "
+             "recovery of these links."},
     {.name = "for",
      .type = CLI_CHOICE,
      .at = offsetof(settings, target),
@@ -112,8 +113,8 @@ static const cli_option options[] = {
              "elastic plans and optimal schedules. --jitter doubles the time. "
              "Additional time: a tenth for each --what-if, twice the time for "
              "--sensitivity, four thirds for --pareto, one to two times for "
-             "--curves; of several such options only the largest counts. The "
-             "plan then depends on the machine; an incomplete search is "
+             "--curves; with several of these four options, only the longest. "
+             "The plan then depends on the machine; an incomplete search is "
              "reported."},
     {.name = "threads",
      .type = CLI_COUNT,

@@ -27,7 +27,9 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, measured),
      .arg = "FILE",
-     .help = "Measured iteration (a trace).",
+     .help =
+         "Measured iteration (a trace) to compare with --predicted, pass by "
+         "pass.",
      .words = CLI_WORDS_FILES},
     {.name = "log",
      .type = CLI_TEXT,

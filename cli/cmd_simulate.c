@@ -83,8 +83,8 @@ static const cli_option options[] = {
      .example_argument = "400ms",
      .help =
          "With --adapt: migration time of a host's weights and moments over a "
-         "link without slowdown. Enables host exchanges (with --replicas) and "
-         "layer migration (with --layers) if they pay off."},
+         "link without slowdown. Lets hosts exchange their ranks (with "
+         "--replicas) and layers migrate (with --layers) if that saves time."},
     {.name = "layers",
      .type = CLI_TEXT,
      .at = offsetof(settings, play.layers),

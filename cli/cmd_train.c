@@ -84,13 +84,13 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, moving_ns),
      .arg = "TIME",
      .example_argument = "400ms",
-     .help = "Time to send one host's weights and moments over a link. With "
-             "--adapt, layers migrate from slow devices if that saves time, "
-             "and with --replicas hosts exchange their ranks. An iteration "
-             "with a migration by --layers-at or --places-at takes longer by "
-             "the migration's time on the timed device, or with --replicas. "
-             "Each host sends and receives one item at a time; data may bypass "
-             "a slow link through a third host."},
+     .help = "Time to send one host's weights and moments over a link; a "
+             "layer takes its share. With --adapt, layers migrate from slow "
+             "devices if that saves time, and with --replicas hosts exchange "
+             "their ranks. On the timed device, and with --replicas on any "
+             "device, migrations by --layers-at or --places-at take this time "
+             "too. Each host sends one message at a time and receives one; "
+             "data may bypass a slow link through a third host."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
@@ -109,9 +109,10 @@ static const cli_option options[] = {
                    "without these events; the predicted time includes them."),
     CLI_REPLICAS_ROW(
         train_settings, replicas,
-        "Number of data-parallel replicas of the pipeline, with --events or "
-        "with --adapt and --moving. The timed device emulates the slowest "
-        "replica; a plan to train contains its own number."),
+        "Number of data-parallel replicas of a pipeline file's pipeline, with "
+        "--events or with --adapt and --moving (a plan contains its number of "
+        "replicas). The timed device runs one pipeline, with the times of the "
+        "slowest replica."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -157,7 +158,8 @@ static const cli_option options[] = {
      .help =
          "With --host-memory: time to copy one forward's activations to or "
          "from host memory. Lengthens the forward and the backward of these "
-         "activations (default: 0; cpu: required, for the prediction)."},
+         "activations on the timed device (default: 0) or, on the cpu device, "
+         "in the prediction (required)."},
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
@@ -185,8 +187,8 @@ static const cli_option options[] = {
      .preset = "1",
      .least = 1,
      .most = 1000,
-     .help = "timed: emulate passes, links and the prediction N times as fast. "
-             "Reported times are the accelerated ones."},
+     .help = "timed: divide the times of passes and links by N, in the run and "
+             "in its prediction. Reported times are the divided ones."},
     CLI_OUTPUT_ROW(train_settings, trace,
                    "Write the last iteration as Chrome trace events."),
     CLI_OUTPUT_ROW(train_settings, html,
@@ -230,8 +232,9 @@ static const cli_option options[] = {
      .example_argument = "30s",
      .help =
          "local, tcp, ucx: end the run if a rank sends nothing for this "
-         "time, for example because its process is stopped (default: local "
-         "and rails 10s, otherwise 3.5s; at least 100ms, over rails 1.6s)."},
+         "time, for example because its process is stopped (default: 3.5s; "
+         "with --transport local or with --rails 10s). The minimum is 100ms, "
+         "with --rails 1.6s."},
     {.name = "max-restarts",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, max_restarts),

@@ -49,9 +49,9 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.schedule),                            \
          .arg = "METHOD",                                                      \
          .example_argument = "zb-h1",                                          \
-         .help = "With --from torchtitan: scheduling method that made the "    \
-                 "CSV file of pipeline_parallel_schedule_csv (auto: the "      \
-                 "fastest method).",                                           \
+         .help = "With --from torchtitan, if the configuration has the key "   \
+                 "pipeline_parallel_schedule_csv: method that made that CSV "  \
+                 "file; auto: assume the fastest method.",                     \
          .words = CLI_WORDS_METHODS},                                          \
         {.name = "sequence",                                                   \
          .type = CLI_COUNT,                                                    \

@@ -160,8 +160,10 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "objective", .type = CLI_CHOICE,                               \
         .at = offsetof(settings, model.objective), .arg = "WHAT",              \
         .preset = "makespan", .choices = cli_objectives,                       \
-        .help = "Time to minimise: the end of the last pass or communication " \
-                "anywhere, or of the last pass on the first chunk's device."   \
+        .help = "Time to report and, if schedules are compared, to minimise: " \
+                "the end of the last pass or communication on any device "     \
+                "(makespan), or of the last pass on the first chunk's device " \
+                "(first-device)."                                              \
     }
 
 /* Returns the simulator options that the command-line settings in `model`

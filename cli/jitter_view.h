@@ -25,8 +25,8 @@ typedef struct cli_jitter {
              "transfer=A slow links down by the share A on average "           \
              "(exponentially distributed); degraded=PxK makes a link K "       \
              "times as slow with probability P, and straggler=PxK a "          \
-             "device (for jobs and plans: a GPU, and the devices that "        \
-             "contain it)."},                                                  \
+             "device of a pipeline file (for jobs and plans: a GPU, and with " \
+             "it its pipeline rank)."},                                        \
     {                                                                          \
         .name = "samples", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, jitter.samples), .arg = "N",                  \
