@@ -113,7 +113,7 @@ static const cli_option options[] = {
              "elastic plans and optimal schedules. --jitter doubles the time. "
              "Additional time: a tenth for each --what-if, twice the time for "
              "--sensitivity, four thirds for --pareto, one to two times for "
-             "--curves; with several of these four options, only the longest. "
+             "--curves; of these four times only the longest counts. "
              "The plan then depends on the machine; an incomplete search is "
              "reported."},
     {.name = "threads",
