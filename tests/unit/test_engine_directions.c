@@ -104,7 +104,7 @@ static void what_two_directions_cannot_do(void)
     sharded.gradients = 1;
     sharded.by_layer = true;
     check_refused(&sharded, "with ZeRO 2 or 3");
-    static const uint32_t moved[] = {2, 6};
+    static const uint32_t moved[] = {2, 6, 6, 2}; /* of both directions */
     s.then = "gpipe";
     s.layers = moved;
     free(run(&s, "moved").weights);
