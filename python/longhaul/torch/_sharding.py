@@ -349,13 +349,6 @@ class Part:
     def free(self) -> None:
         self._flat.untyped_storage().resize_(0)
 
-    def drop_buffers(self) -> None:
-        """Drops the gradient buffers that a step left when it raised."""
-        self._filling = None
-        self._full.clear()
-        for _, p in self._named:
-            p.grad = None
-
     def open(self) -> None:
         """Lets backward passes add to an empty gradient buffer."""
         buffer = self.shard.new_zeros(self._n * self._columns)
@@ -480,7 +473,6 @@ class Sharding:
         self._flying.clear()
         for parts in self.parts.values():
             for part in parts:
-                part.drop_buffers()
                 part.gradient.zero_()
                 part.restore()
         if self.link is not None:
