@@ -17,9 +17,10 @@ enum {
 /* Donors are within 2 % of the best. */
 static const double DONOR_RATIO = 1.02;
 
-/* Checks whether a candidate's lower bound bound_ns allows it to become the
- * best of target `t` (best plan with one dimension value). For costs, adds the
- * traffic of `was`, the candidate with its previous layer partition. */
+/* Checks whether a candidate with the iteration lower bound bound_ns can
+ * become the best plan of target `t`, the best with one value of a dimension.
+ * If the target minimises the price, the bound's price includes the traffic of
+ * `was`, the candidate with its previous layer partition. */
 static bool may_be_best(const lhi_local_search *d,
                         const lhi_local_search_target *t,
                         const lhi_candidate *was, int64_t bound_ns)

@@ -214,9 +214,9 @@ static void add_missing_messages(communication *m, bool backward,
     lhi_verify_count_violations(m->judge, 2 * (uint64_t)(to - from));
 }
 
-/* Checks all forward (or `backward`) messages of chunk `sender`. `ends` has n
- * send and receive cells sorted by message, those of this chunk first; returns
- * the number of these. */
+/* Adds a violation for each missing, repeated or wrong forward (or `backward`)
+ * message of chunk `sender`. `ends` has n sends and receives of the schedule,
+ * sorted by message, this chunk's first. Returns the number of this chunk's. */
 static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
                              end *const *ends, uint32_t n)
 {

@@ -534,9 +534,10 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return true;
 }
 
-/* Estimates the cost of one call of tighten() for machine m, in ticks (units of
- * search work). It is a 64th of states times streams with a lattice, otherwise
- * the operation count. */
+/* Estimates the work of one call of tighten() for machine m, in ticks (units of
+ * search work). With a lattice (graph of the machine's states) it is the state
+ * count times the count of the machine's operation streams, divided by 64;
+ * without, the number of the machine's operations. */
 static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 {
     const lhi_lattice *l = lhi_windows_get_lattice(w, m);
