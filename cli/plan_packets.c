@@ -103,7 +103,7 @@ static lh_status print_json(cli *c, const cli_plan_packets *how,
         json_array_append_new(links, make_link(&r->links[i]));
     json_t *object =
         json_pack("{s:s, s:I, s:i, s:s, s:I, s:f, s:I, s:I, s:o}", "longhaul",
-                  "packets/1", "seed", (json_int_t)c->common.seed, "seeds",
+                  "packet_plan/1", "seed", (json_int_t)c->common.seed, "seeds",
                   (int)how->seeds, "certainty", "simulated", "planned_ns",
                   (json_int_t)r->planned_ns, "mean_ns", r->mean_ns, "least_ns",
                   (json_int_t)r->least_ns, "greatest_ns",

@@ -137,6 +137,7 @@ def plans():
 def a_plan_without_losses_keeps_its_times():
     plans()
     found = json_case("exact", ["packets", "exact.json", "--seeds", "1"])
+    check(found["longhaul"] == "packet_plan/1", found["longhaul"])
     check([(link["link"], link["messages"], link["message_bytes"])
            for link in found["links"]] ==
           [("west>east", 8, 1048576), ("east>west", 8, 1048576)], found)
