@@ -18,9 +18,7 @@
  * and memory need no larger one. */
 static const double EQUAL_GPUS_RATIO = 3;
 
-/* Returns the ratio between the peak rates of the fastest and the slowest GPU
- * type of the job. */
-static double compute_speed_ratio(const lh_job *job)
+double lhi_layer_partition_speed_ratio(const lh_job *job)
 {
     double least = DBL_MAX, most = 0;
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
@@ -34,7 +32,7 @@ static double compute_speed_ratio(const lh_job *job)
 
 double lhi_layer_partition_default_ratio(const lh_job *job)
 {
-    return EQUAL_GPUS_RATIO * compute_speed_ratio(job);
+    return EQUAL_GPUS_RATIO * lhi_layer_partition_speed_ratio(job);
 }
 
 double lhi_layer_partition_ratio(const lh_plan_options *options)

@@ -7,6 +7,9 @@
 #include "planner/layout/evaluation_cache.h"
 #include "planner/layout/layout.h"
 
+/* Returns the ratio between the peak rates of the fastest and the slowest GPU
+ * type of the job. */
+double lhi_layer_partition_speed_ratio(const lh_job *job);
 /* Returns the default of lh_plan_options.max_chunk_ratio: larger for jobs with
  * several GPU types, whose chunks differ as their speeds. */
 double lhi_layer_partition_default_ratio(const lh_job *job);

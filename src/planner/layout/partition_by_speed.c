@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer partitions in proportion to the speed of the datacenters' GPUs. */
-#include "base/exact_equality.h"
-#include "format/job/parse.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
 
@@ -30,19 +28,6 @@ static lh_status compute_layer_times(const lh_job *job,
     return LH_OK;
 }
 
-/* Checks whether datacenters have GPUs of different types. */
-static bool is_mixed(const lh_job *job)
-{
-    double first =
-        lhi_gpu_max_flops_per_s(&job->datacenters[0].gpu, job->framework.fp8);
-    for (uint32_t d = 1; d < job->n_datacenters; d++)
-        if (!lhi_equals_exactly(
-                first, lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
-                                               job->framework.fp8)))
-            return true;
-    return false;
-}
-
 /* Returns the longest of a stage's datacenter times: replicas of a stage wait
  * for each other. */
 static double find_slowest(const lhi_stage_placement *spread,
@@ -63,7 +48,7 @@ lh_status lhi_layer_partition_by_speed(const lh_job *job,
     const uint32_t n =
         config->layout.pipeline * config->layout.chunks_per_device;
     lhi_layout_placement places;
-    if (!is_mixed(job) ||
+    if (lhi_layer_partition_speed_ratio(job) <= 1 ||
         !lhi_layer_partition_has_alternatives(job, config, options) ||
         config->layout.outermost == LH_OUTERMOST_DATA)
         return LH_OK;
