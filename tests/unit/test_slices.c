@@ -476,6 +476,7 @@ static void planner_chooses_slices(void)
 static void jobs_refuse_slices(void)
 {
     static const char *const cases[][2] = {
+        {"layout: {slices: many}\n", "or auto"},
         {"layout: {slices: 7}\n", "7 slices do not divide"},
         {"layout: {slices: 4, schedule: 1f1b}\n", "use seq1f1b"},
         {"layout: {slices: 4, schedule: optimal}\n", "use seq1f1b"},

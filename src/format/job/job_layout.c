@@ -170,9 +170,12 @@ static lh_status read_slices(lhi_job_reader *r, const lhi_node *node,
     if (lhi_node_get_string(r->doc, node, &word, NULL) == LH_OK &&
         strcmp(word, "auto") == 0)
         job->layout.slices = LHI_SLICES_AUTO;
-    else
-        LHI_TRY(lhi_node_get_u32(r->doc, node, 2, LHI_MAX_DEGREE,
-                                 &job->layout.slices, err));
+    else if (lhi_node_get_u32(r->doc, node, 2, LHI_MAX_DEGREE,
+                              &job->layout.slices, err) != LH_OK)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a number of slices per sequence from 2 to "
+                            "%d, or auto",
+                            (int)LHI_MAX_DEGREE);
     if (job->training.sequence % job->layout.slices != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "%u slices do not divide the sequence of %u tokens",
