@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
- * section 5), for comparison. Samples layouts, schedules and partitions, keeps
- * the fastest, and changes each many times by one layer. */
+ * section 5), for comparison. Samples layouts, schedules and partitions: first
+ * uniformly, then like the fastest samples (the paper guides later samples by
+ * features of fast ones). Keeps the fastest partitions, and changes each many
+ * times by one layer. */
 #include "planner/layout/choice.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
 #include "planner/layout/space.h"
 #include "planner/search/candidate.h"
+#include "planner/search/unexplored.h"
 
 #include "base/random.h"
 
@@ -16,8 +19,10 @@
 #include <string.h>
 
 enum {
-    SIMULATED = 8, /* layouts evaluated under every method */
-    TRIES = 200    /* samples per layout that fits, where few do */
+    SIMULATED = 8,   /* layouts evaluated under every method */
+    TRIES = 200,     /* samples per layout that fits, where few do */
+    EXPLORATION = 3, /* a third of the layouts are sampled uniformly */
+    COMPARED = 32    /* layouts compared to select a model for a sample */
 };
 
 /* A kept partition. */
@@ -27,6 +32,12 @@ typedef struct kept_partition {
     const char *method;
     uint32_t *layers;
 } kept_partition;
+
+/* What is known of a layout's samples. */
+typedef struct sampled_layout {
+    int64_t ns;      /* of the fastest */
+    uint32_t method; /* of all its samples */
+} sampled_layout;
 
 /* Sampling state. */
 typedef struct monte_carlo {
@@ -40,8 +51,14 @@ typedef struct monte_carlo {
     /* One layout's sampling state: */
     uint32_t layout;
     const char *method;
-    uint32_t seen; /* children visited */
+    const lhi_config *like; /* configuration to imitate; NULL: none */
+    uint32_t imitated;      /* dimensions in which to imitate it, as bits */
+    lhi_level level;        /* of the visited children */
+    uint32_t seen;          /* visited children that are most like it */
+    uint32_t most_equal;    /* their number of equal dimension values */
     lhi_config chosen;
+    uint32_t first_method;   /* to try with it */
+    sampled_layout *sampled; /* by candidate */
 } monte_carlo;
 
 /* Returns `given`, or the default `usual` if `given` is 0. */
@@ -62,29 +79,96 @@ static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 
 /* --- one layout ----------------------------------------------------------- */
 
+/* Counts the dimensions among `dimensions` (a set of bits) that `level` decides
+ * and in which two configurations have equal values. */
+static uint32_t count_equal(const lhi_config *x, const lhi_config *y,
+                            uint32_t dimensions, lhi_level level)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < LHI_N_DIMENSIONS; i++) {
+        const lhi_dimension d = (lhi_dimension)i;
+        n += (dimensions >> i & 1) && lhi_dimension_level(d) == level &&
+             lhi_dimension_value(d, x) == lhi_dimension_value(d, y);
+    }
+    return n;
+}
+
 /* Selects one of the children visited so far with equal probability (reservoir
- * sampling). Visitor callback. */
+ * sampling), among those most like the configuration to imitate. Visitor
+ * callback. */
 static lh_status select_child(void *context, const lhi_config *config,
                               lh_error *err)
 {
     monte_carlo *d = context;
+    const uint32_t equal =
+        d->like ? count_equal(config, d->like, d->imitated, d->level) : 0;
     (void)err;
+    if (equal < d->most_equal)
+        return LH_OK;
+    if (equal > d->most_equal)
+        d->seen = 0;
+    d->most_equal = equal;
     if (lhi_random_below(&d->random, ++d->seen) == 0)
         d->chosen = *config;
     return LH_OK;
 }
 
+/* Returns the fastest of a few random layouts sampled so far. */
+static uint32_t select_model(monte_carlo *d)
+{
+    uint32_t best = lhi_random_below(&d->random, d->s->n);
+    for (uint32_t i = 1; i < COMPARED; i++) {
+        const uint32_t other = lhi_random_below(&d->random, d->s->n);
+        if (d->sampled[other].ns < d->sampled[best].ns)
+            best = other;
+    }
+    return best;
+}
+
+/* Checks whether two complete configurations have equal values in all
+ * dimensions. */
+static bool are_equal(const lhi_config *x, const lhi_config *y)
+{
+    for (uint32_t i = 0; i < LHI_N_DIMENSIONS; i++)
+        if (lhi_dimension_value((lhi_dimension)i, x) !=
+            lhi_dimension_value((lhi_dimension)i, y))
+            return false;
+    return true;
+}
+
+/* Checks whether a layout equal to the sampled one has been sampled before. */
+static bool is_known(const monte_carlo *d)
+{
+    for (uint32_t i = 0; i < d->s->n; i++)
+        if (are_equal(&d->s->candidates[i].config, &d->chosen))
+            return true;
+    return false;
+}
+
 /* Samples a complete layout at random, level by level of the search tree;
- * *found: there is one. */
+ * *found: there is one. After the exploration the sample imitates a fast layout
+ * in all dimensions but one to three, half of the time with its method. */
 static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
 {
     uint64_t dropped = 0;
+    d->like = NULL;
+    d->first_method = lhi_random_below(&d->random, lhi_n_methods);
+    if (d->s->n > d->n_layouts / EXPLORATION) {
+        const uint32_t model = select_model(d);
+        d->like = &d->s->candidates[model].config;
+        if (lhi_random_below(&d->random, 2) == 0)
+            d->first_method = d->sampled[model].method;
+    }
+    d->imitated = (1u << LHI_N_DIMENSIONS) - 1;
+    for (uint32_t i = lhi_random_below(&d->random, 3) + 1; i > 0; i--)
+        d->imitated &= ~(1u << lhi_random_below(&d->random, LHI_N_DIMENSIONS));
     d->chosen = (lhi_config){0};
     *found = true;
-    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_COMPLETE && *found;
+    for (uint32_t level = LHI_LEVEL_NONE; level < LHI_LEVEL_COMPLETE && *found;
          level++) {
         lhi_config parent = d->chosen;
-        d->seen = 0;
+        d->seen = d->most_equal = 0;
+        d->level = (lhi_level)(level + 1);
         LHI_TRY(lhi_space_children(&d->space, (lhi_level)level, &parent,
                                    &dropped, select_child, d, err));
         *found = d->seen > 0;
@@ -142,6 +226,8 @@ static lh_status keep_partition(monte_carlo *d, int64_t ns,
         full = at > 0;
         at -= full;
     }
+    if (ns < d->sampled[d->layout].ns)
+        d->sampled[d->layout].ns = ns;
     if (d->n_keep == 0 || (full && ns >= d->best[at].ns))
         return LH_OK;
     uint32_t *copy = LHI_NEW(d->mem, uint32_t, n);
@@ -244,7 +330,6 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
     const lhi_layout_search *s = d->s;
     const lh_layout *l = &s->candidates[d->layout].config.layout;
     uint32_t n = l->pipeline * l->chunks_per_device;
-    uint32_t first = lhi_random_below(&d->random, lhi_n_methods);
     const bool own = lhi_schedule_requested(s->job) == LHI_REQUEST_METHOD;
     uint32_t *even = calloc(n, sizeof *even);
     lh_status status = even ? LH_OK : lhi_fail_nomem(err);
@@ -252,12 +337,14 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
     for (uint32_t c = 0; c < n && even; c++)
         even[c] = s->job->model->layers / n + (c < s->job->model->layers % n);
     for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK && !*fits; i++) {
-        const lhi_method *m = &lhi_methods[(first + i) % lhi_n_methods];
+        const uint32_t method = (d->first_method + i) % lhi_n_methods;
+        const lhi_method *m = &lhi_methods[method];
         int64_t ns = INT64_MAX;
         if ((m->kind == LHI_METHOD_SLOW && !own) ||
             !lhi_method_is_considered(s->job, &s->options, l->pipeline, m))
             continue;
         d->method = m->name;
+        d->sampled[d->layout].method = method;
         status = time_partition(d, even, INT64_MAX, &ns, err);
         *fits = status == LH_OK && ns < INT64_MAX;
     }
@@ -277,10 +364,13 @@ static lh_status sample_layouts(monte_carlo *d, lh_error *err)
             break;
         LHI_TRY(sample_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
-        if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
-                          s->job->model->layers)
+        if (!found ||
+            (uint64_t)l->pipeline * l->chunks_per_device >
+                s->job->model->layers ||
+            is_known(d))
             continue;
         d->layout = s->n;
+        d->sampled[s->n].ns = INT64_MAX;
         s->candidates[s->n] = (lhi_candidate){.config = d->chosen};
         LHI_TRY(sample_method(d, &found, err));
         if (!found)
@@ -351,9 +441,11 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     s->best_ns = s->best_value = INT64_MAX;
     d.mem = lhi_arena_make(0);
     d.best = calloc(d.n_keep, sizeof *d.best);
+    d.sampled = calloc(d.n_layouts, sizeof *d.sampled);
     s->candidates = calloc(d.n_layouts, sizeof *s->candidates);
-    lh_status status =
-        d.mem && d.best && s->candidates ? LH_OK : lhi_fail_nomem(err);
+    lh_status status = d.mem && d.best && d.sampled && s->candidates
+                           ? LH_OK
+                           : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
@@ -365,5 +457,6 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     lhi_space_fini(&d.space);
     lhi_arena_free(d.mem);
     free(d.best);
+    free(d.sampled);
     return status;
 }
