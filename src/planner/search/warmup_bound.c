@@ -5,7 +5,10 @@
 
 #include <math.h>
 
-enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
+enum {
+    HALVINGS = 14,   /* bisection steps in the bound's interval */
+    KEPT_STAGES = 32 /* stages whose limits are kept over these steps */
+};
 
 /* Computes lower bounds for one microbatch, in ns, with all messages between
  * stages: *forth, F through all stages with the first gather; *back, D back.
@@ -72,6 +75,10 @@ typedef struct stages_before {
     /* Hops for F from here to the last chunk, and for D from there. */
     int64_t hops_f, hops_d;
     known_memory *memory; /* array with STAGE_KINDS entries */
+    /* Limits of the first KEPT_STAGES stages, with the fewest layers before
+     * them, and for how many of these stages they are computed. */
+    struct stage_limits *limits;
+    uint32_t *n_limits;
 } stages_before;
 
 /* Returns the F, D and W times of the embedding (`end` 0) or the head (`end` 1)
@@ -181,69 +188,117 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
     return true;
 }
 
-/* Returns the most `kind` layers that stage b->k can have by activation
- * residency: activations of a stage's only chunk are needed while all later
- * layers run, and its memory without state limits them during its active time.
- */
-static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
-                                        const stages_before *b,
-                                        const layer_memory *m, int64_t ns)
-{
-    double after =
-        (double)(lhi_bound_count_layers(c, kind) - b->layers) * b->least_fd +
-        b->hops;
-    double share =
-        after * c->microbatches * m->activation + m->state * (double)ns;
-    return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
-}
-
 /* A stage's least time from the start to its first F and first D, and from its
  * last F and last D to the end. */
 typedef struct end_times {
     double first_f, first_d, after_f, after_d;
 } end_times;
 
-/* Returns the most `kind` layers that stage b->k can have by memory: before its
- * first D a device runs at most the F whose activations fit. After its last F,
- * and after its last D, only passes whose activations are resident remain.
- * `at`: times of these events. */
-static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
-                                     const stages_before *b,
-                                     const layer_memory *m,
-                                     const lhi_bound_pass *ends,
-                                     const end_times *at, int64_t ns)
+/* Memory limits by one way of dividing the makespan: ns between two events in
+ * which memory limits the passes, divided by `each`. */
+typedef struct memory_limit {
+    double less[2];   /* subtracted from the makespan, one after the other */
+    bool is_positive; /* the remainder is at least 0 */
+    double of_ends;   /* added: passes of embedding and head, */
+    double passes;    /* and those that the memory allows */
+    double each;      /* ns per layer */
+} memory_limit;
+
+enum { MEMORY_LIMITS = 5, TIME_LIMITS = 6 };
+
+/* All limits on one stage's layers, for any makespan. */
+typedef struct stage_limits {
+    int64_t fit; /* layers that fit into memory */
+    /* The makespan minus less_ns, divided by each_ns. */
+    struct {
+        int64_t less_ns, each_ns;
+    } time[TIME_LIMITS];
+    uint32_t n_time;
+    bool has_memory; /* the following are known */
+    layer_memory m;
+    double rest;  /* ns, passes of embedding and head */
+    double after; /* ns, activation residency per layer and microbatch */
+    memory_limit memory[MEMORY_LIMITS];
+} stage_limits;
+
+/* Returns the most `kind` layers that stage b->k can have by activation
+ * residency: activations of a stage's only chunk are needed while all later
+ * layers run, and its memory without state limits them during its active time.
+ */
+static double limit_layers_by_residency(const lhi_bound_case *c,
+                                        const stage_limits *l, int64_t ns)
 {
-    double n = c->microbatches, most;
-    double all = n * (double)lhi_bound_all_passes_ns(
-                         lhi_bound_site_of_stage(c, b->k), kind);
-    double rest = n * (double)(ends->f + ends->d + ends->w);
-    double end = (double)ns;
+    const layer_memory *m = &l->m;
+    double share =
+        l->after * c->microbatches * m->activation + m->state * (double)ns;
+    return l->after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
+}
+
+/* Fills the limits by memory: before its first D a device runs at most the F
+ * whose activations fit. After its last F, and after its last D, only passes
+ * whose activations are resident remain. `at`: times of these events. */
+static void fill_memory_limits(const lhi_bound_case *c, int kind,
+                               const stages_before *b,
+                               const lhi_bound_pass *ends, const end_times *at,
+                               stage_limits *l)
+{
+    const layer_memory *m = &l->m;
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
+    double n = c->microbatches;
+    double all = n * (double)lhi_bound_all_passes_ns(s, kind);
     /* A chunk is reduced after its last pass: the only one, or the least. */
     const bool only = c->chunks_per_device == 1;
     double each = only ? (double)s->reduce : 0;
     double last =
         (double)lhi_bound_reduce_ns(s, only ? 1 : c->least_layers) - each;
-    struct {
-        double between, passes, of_ends, each;
-    } ways[] = {
-        {end - at->first_d - last, m->f, m->f_of_ends, each},
-        {end - at->after_f - at->first_f, m->dw, m->dw_of_ends, 0},
-        {end - at->after_d - at->first_f, m->w, m->w_of_ends, 0},
-        {fmax(end - at->after_f - at->first_d, 0), m->f + m->dw,
-         m->f_of_ends + m->dw_of_ends, 0},
-        {fmax(end - at->after_d - at->first_d, 0), m->f + m->w,
-         m->f_of_ends + m->w_of_ends, 0},
+    const memory_limit ways[MEMORY_LIMITS] = {
+        {{at->first_d, last}, false, m->f_of_ends, m->f, each},
+        {{at->after_f, at->first_f}, false, m->dw_of_ends, m->dw, 0},
+        {{at->after_d, at->first_f}, false, m->w_of_ends, m->w, 0},
+        {{at->after_f, at->first_d},
+         true,
+         m->f_of_ends + m->dw_of_ends,
+         m->f + m->dw,
+         0},
+        {{at->after_d, at->first_d},
+         true,
+         m->f_of_ends + m->w_of_ends,
+         m->f + m->w,
+         0},
     };
-    most = INFINITY;
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        double here = (ways[i].between - rest + ways[i].of_ends +
-                       m->room * ways[i].passes) /
-                      (all + ways[i].each + m->state * ways[i].passes);
+    l->rest = n * (double)(ends->f + ends->d + ends->w);
+    l->after =
+        (double)(lhi_bound_count_layers(c, kind) - b->layers) * b->least_fd +
+        b->hops;
+    for (size_t i = 0; i < MEMORY_LIMITS; i++) {
+        l->memory[i] = ways[i];
+        l->memory[i].each = all + ways[i].each + m->state * ways[i].passes;
+        l->memory[i].passes = m->room * ways[i].passes;
+    }
+}
+
+/* Returns the most layers that a stage can have by its memory limits if the
+ * makespan is `ns`. */
+static int64_t count_memory_layers(const lhi_bound_case *c, int kind,
+                                   const stage_limits *l, int64_t ns)
+{
+    const int64_t n = lhi_bound_count_layers(c, kind);
+    double most = INFINITY;
+    if (!l->has_memory)
+        return n;
+    for (size_t i = 0; i < MEMORY_LIMITS; i++) {
+        const memory_limit *w = &l->memory[i];
+        double between = (double)ns - w->less[0] - w->less[1];
+        if (w->is_positive && !(between > 0))
+            between = 0;
+        double here = (between - l->rest + w->of_ends + w->passes) / w->each;
         /* rather than fmin(), which is a call */
         most = here < most ? here : most;
     }
-    return most;
+    if (c->chunks_per_device == 1)
+        most = fmin(most, limit_layers_by_residency(c, l, ns));
+    most = floor(most * (1 + 1e-9) + 1e-9);
+    return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
 /* Returns the fewest layers in the chunks after stage `k`'s last chunk. */
@@ -294,38 +349,19 @@ static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
     return all->is_known ? &all->m : NULL;
 }
 
-/* Returns the most `kind` layers that stage b->k can have by its memory limits
- * if the makespan is `ns`. `start`, `end`: least time before its first F and
- * after its last D. */
-static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
-                                     const lhi_bound_pass *layer,
-                                     const stages_before *b, int64_t start,
-                                     int64_t end, int64_t ns)
+/* Adds a limit on a stage's layers: the makespan minus less_ns, divided by
+ * each_ns. */
+static void add_time_limit(stage_limits *l, int64_t less_ns, int64_t each_ns)
 {
-    const layer_memory *m = get_memory_limits(c, kind, b);
-    lhi_bound_pass ends = sum_end_passes(c, b->k);
-    int64_t n = lhi_bound_count_layers(c, kind);
-    time_outside more = compute_time_outside(c, b, layer);
-    end_times at = {.first_f = (double)start,
-                    .first_d = (double)(b->forth + more.d),
-                    .after_f = (double)(b->back + more.f +
-                                        layer->w * (int64_t)c->least_layers +
-                                        lhi_bound_first_reduce_ns(c)),
-                    .after_d = (double)end};
-    if (!m)
-        return n;
-    double most = limit_layers_by_memory(c, kind, b, m, &ends, &at, ns);
-    if (c->chunks_per_device == 1)
-        most = fmin(most, limit_layers_by_residency(c, kind, b, m, ns));
-    most = floor(most * (1 + 1e-9) + 1e-9);
-    return most < (double)n ? (int64_t)fmax(most, -1) : n;
+    l->time[l->n_time].less_ns = less_ns;
+    l->time[l->n_time++].each_ns = each_ns;
 }
 
-/* Returns the most `kind` layers that stage b->k can have if the makespan is
- * `ns`. Its work, the paths to it and back, and its memory limit them. */
-static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
-                                  const lhi_bound_pass *layer,
-                                  const stages_before *b, int64_t ns)
+/* Computes the limits on the `kind` layers that stage b->k can have: its work,
+ * the paths to it and back, and its memory. */
+static void fill_limits(const lhi_bound_case *c, int kind,
+                        const lhi_bound_pass *layer, const stages_before *b,
+                        stage_limits *l)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
     int64_t n = c->microbatches, a = c->least_layers;
@@ -337,43 +373,56 @@ static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
     int64_t gather = lhi_bound_gather_ns(s, 1),
             reduce = lhi_bound_reduce_ns(s, 1);
     int64_t all = n * (more.f + more.d + more.w);
-    int64_t most = lhi_bound_count_layers_that_fit(c, kind, b->k, 0);
+    l->n_time = 0;
+    l->fit = lhi_bound_count_layers_that_fit(c, kind, b->k, 0);
     if (c->chunks_per_device == 1) {
         int64_t late = reduce - s->reduce; /* the layers' reductions, and the
                                             * latency once */
-        int64_t left = ns - late - all;
-        most = lhi_min_int64(
-            most,
-            lhi_bound_divide_down(left - start, n * layer_all + s->reduce));
-        most = lhi_min_int64(
-            most, lhi_bound_divide_down(left - (gather - s->gather),
-                                        s->gather + s->reduce + n * layer_all));
+        add_time_limit(l, late + all + start, n * layer_all + s->reduce);
+        add_time_limit(l, late + all + gather - s->gather,
+                       s->gather + s->reduce + n * layer_all);
     } else {
         start = lhi_max_int64(start, lhi_bound_gather_ns(s, a));
-        most = lhi_min_int64(
-            most,
-            lhi_bound_divide_down(ns - start - all - lhi_bound_reduce_ns(s, a),
-                                  n * layer_all));
+        add_time_limit(l, start + all + lhi_bound_reduce_ns(s, a),
+                       n * layer_all);
     }
-    most = lhi_min_int64(
-        most, compute_memory_layers(c, kind, layer, b, start, end, ns));
+    const layer_memory *m = get_memory_limits(c, kind, b);
+    l->has_memory = m != NULL;
+    if (m) {
+        time_outside outside = compute_time_outside(c, b, layer);
+        end_times at = {.first_f = (double)start,
+                        .first_d = (double)(b->forth + outside.d),
+                        .after_f = (double)(b->back + outside.f + layer->w * a +
+                                            lhi_bound_first_reduce_ns(c)),
+                        .after_d = (double)end};
+        l->m = *m;
+        fill_memory_limits(c, kind, b, &more, &at, l);
+    }
     /* All F of a microbatch come before any D, and all D after any F. */
     const lhi_bound_pass *p =
         kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
-    most = lhi_min_int64(
-        most, lhi_bound_count_fitting(ns - b->forth - n * (more.d + more.w) -
-                                          lhi_bound_reduce_ns(s, a),
-                                      n * (p->d + p->w)));
-    most = lhi_min_int64(most, lhi_bound_count_fitting(
-                                   ns - b->forth - end - n * more.d, n * p->d));
-    most = lhi_min_int64(
-        most,
-        lhi_bound_count_fitting(ns - start - b->back - a * layer->w -
-                                    lhi_bound_first_reduce_ns(c) - n * more.f,
-                                n * p->f));
-    return lhi_min_int64(
-        most, lhi_bound_divide_down(ns - start - end - n * (more.f + more.d),
-                                    n * layer_fd));
+    add_time_limit(l,
+                   b->forth + n * (more.d + more.w) + lhi_bound_reduce_ns(s, a),
+                   n * (p->d + p->w));
+    add_time_limit(l, b->forth + end + n * more.d, n * p->d);
+    add_time_limit(l,
+                   start + b->back + a * layer->w +
+                       lhi_bound_first_reduce_ns(c) + n * more.f,
+                   n * p->f);
+    add_time_limit(l, start + end + n * (more.f + more.d), n * layer_fd);
+}
+
+/* Returns the most `kind` layers that a stage can have by its limits if the
+ * makespan is `ns`. */
+static int64_t count_max_layers(const lhi_bound_case *c, int kind,
+                                const stage_limits *l, int64_t ns)
+{
+    int64_t most = l->fit;
+    for (uint32_t i = 0; i < l->n_time; i++)
+        most =
+            lhi_min_int64(most, lhi_bound_count_fitting(ns - l->time[i].less_ns,
+                                                        l->time[i].each_ns));
+    return lhi_min_int64(most, count_memory_layers(c, kind, l, ns));
 }
 
 /* Returns the fewest `kind` layers that every stage must have. */
@@ -400,12 +449,19 @@ static bool is_possible(const lhi_bound_case *c, int kind,
         b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
                        ? k * a
                        : k * fewest;
-        int64_t most = compute_max_layers(c, kind, layer, &b, ns);
+        stage_limits other;
+        stage_limits *l = k < KEPT_STAGES ? &b.limits[k] : &other;
+        if (k >= *b.n_limits) {
+            fill_limits(c, kind, layer, &b, l);
+            *b.n_limits += k < KEPT_STAGES;
+        }
+        int64_t most = count_max_layers(c, kind, l, ns);
         if (fewest > 0 && most < fewest)
             return false;
         if (c->chunks_per_device == 1 && b.layers != sum) {
             b.layers = sum;
-            most = compute_max_layers(c, kind, layer, &b, ns);
+            fill_limits(c, kind, layer, &b, &other);
+            most = count_max_layers(c, kind, &other, ns);
         }
         sum += lhi_max_int64(most, 0);
         if (k == 0 && c->chunks_per_device) {
@@ -432,11 +488,15 @@ static int64_t compute_kind_bound(const lhi_bound_case *c, int kind,
     lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     int64_t high = low + 1;
     known_memory memory[STAGE_KINDS] = {{.of = NULL}};
+    stage_limits limits[KEPT_STAGES];
+    uint32_t n_limits = 0;
     stages_before way = {.k = 0,
                          .in = lhi_bound_first_gather_ns(c),
                          .out = lhi_bound_first_reduce_ns(c),
                          .least_fd = INFINITY,
-                         .memory = memory};
+                         .memory = memory,
+                         .limits = limits,
+                         .n_limits = &n_limits};
     compute_paths(c, &way.forth, &way.back);
     for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
         way.hops += (double)(c->forward_hops[k] + c->backward_hops[k]);
