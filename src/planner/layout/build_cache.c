@@ -11,6 +11,7 @@ enum {
     FIRST_LAYERS = 8,
     SIZES = 4,
     N_ENTRIES = CHUNKS * FIRST_LAYERS * SIZES,
+    MAX_DISTINCT = 16, /* costs of ranges that differ from each other */
 };
 
 /* A cached chunk cost. */
@@ -24,6 +25,8 @@ struct lhi_build_cache {
     lhi_arena *mem;
     bool placed;
     lhi_layout_placement places;
+    lhi_known_cost distinct[MAX_DISTINCT];
+    uint32_t n_distinct, next;
     entry entries[N_ENTRIES];
 };
 
@@ -86,4 +89,20 @@ void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
 {
     known->entries[compute_entry_index(chunk, first, layers)] =
         (entry){chunk, first, layers, *cost};
+}
+
+const lhi_known_cost *lhi_build_cache_get_costs(const lhi_build_cache *known,
+                                                uint32_t *n)
+{
+    *n = known->n_distinct;
+    return known->distinct;
+}
+
+void lhi_build_cache_keep_cost(lhi_build_cache *known,
+                               const lh_cost_layer_range *slice,
+                               const lh_cost *cost)
+{
+    known->distinct[known->next] = (lhi_known_cost){*slice, *cost};
+    known->next = (known->next + 1) % MAX_DISTINCT;
+    known->n_distinct += known->n_distinct < MAX_DISTINCT;
 }

@@ -8,6 +8,12 @@
 
 typedef struct lhi_build_cache lhi_build_cache;
 
+/* The cost of a layer range, which equivalent ranges have, too. */
+typedef struct lhi_known_cost {
+    lh_cost_layer_range slice;
+    lh_cost cost;
+} lhi_known_cost;
+
 /* Creates an empty cache of the placement and chunk costs of one layout. */
 lh_status lhi_build_cache_make(lhi_build_cache **out, lh_error *err);
 /* Frees a cache of placement and chunk costs; NULL is allowed. */
@@ -28,6 +34,16 @@ bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk,
 void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
                               uint32_t first, uint32_t layers,
                               const lh_cost *cost);
+
+/* Returns the costs of layer ranges that differ from each other, the latest
+ * ones; *n: their number. */
+const lhi_known_cost *lhi_build_cache_get_costs(const lhi_build_cache *known,
+                                                uint32_t *n);
+/* Stores the cost of a layer range that is equivalent to none of these; may
+ * replace the oldest one. */
+void lhi_build_cache_keep_cost(lhi_build_cache *known,
+                               const lh_cost_layer_range *slice,
+                               const lh_cost *cost);
 
 /* Builds the pipeline like lhi_layout_build(), with the placement and chunk
  * costs in the cache `known` (NULL: no cache). All calls with one cache must

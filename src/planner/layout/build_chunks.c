@@ -162,31 +162,58 @@ static bool have_equivalent_neighbours(const lhi_layout_builder *b,
             lhi_layers_are_equivalent(m, end_x, end_y));
 }
 
-/* Checks whether chunk `c`'s layer range costs as much as b->last_chunk:
- * neither includes an end of the model, and layers and datacenters are pairwise
+/* Checks whether the layer range `slice` costs as much as `other`: neither
+ * includes an end of the model, and layers and datacenters are pairwise
  * equivalent. Never if the profile measured whole chunks. */
-static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
+static bool costs_as_much(const lhi_layout_builder *b,
+                          const lh_cost_layer_range *slice,
+                          const lh_cost_layer_range *other)
+{
+    if (slice->embedding || other->embedding || slice->head || other->head ||
+        other->n_layers != slice->n_layers || other->mtp != slice->mtp ||
+        has_chunk_times(b->job->profile) ||
+        !lhi_stage_placements_are_alike(
+            b->job, &b->config->layout,
+            &b->places.stages[lhi_config_device(b->config, other->chunk)],
+            &b->places.stages[lhi_config_device(b->config, slice->chunk)]))
+        return false;
+    if (b->config->layout.pipeline == 1 &&
+        !have_equivalent_neighbours(b, other, slice))
+        return false;
+    for (uint32_t i = 0; i < other->n_layers; i++)
+        if (!lhi_layers_are_equivalent(b->job->model, other->first_layer + i,
+                                       slice->first_layer + i))
+            return false;
+    return true;
+}
+
+/* Checks whether the layer range `slice` costs as much as b->last_chunk. */
+static bool has_last_cost(const lhi_layout_builder *b,
                           const lh_cost_layer_range *slice)
 {
-    if (b->last_chunk == 0 || slice->head || has_chunk_times(b->job->profile))
+    if (b->last_chunk == 0)
         return false;
     const lhi_stage_placement *spread =
         &b->places.stages[lhi_config_device(b->config, b->last_chunk)];
     const lh_cost_layer_range last =
         lhi_config_slice(b->job, b->config, spread, b->last_chunk);
-    if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
-        !lhi_stage_placements_are_alike(
-            b->job, &b->config->layout, spread,
-            &b->places.stages[lhi_config_device(b->config, c)]))
-        return false;
-    if (b->config->layout.pipeline == 1 &&
-        !have_equivalent_neighbours(b, &last, slice))
-        return false;
-    for (uint32_t i = 0; i < last.n_layers; i++)
-        if (!lhi_layers_are_equivalent(b->job->model, last.first_layer + i,
-                                       slice->first_layer + i))
-            return false;
-    return true;
+    return costs_as_much(b, slice, &last);
+}
+
+/* Finds the cost of an equivalent layer range in the cache of chunk costs,
+ * which has them from earlier partitions of the layout. */
+static bool find_equivalent_cost(const lhi_layout_builder *b,
+                                 const lh_cost_layer_range *slice,
+                                 lh_cost *cost)
+{
+    uint32_t n;
+    const lhi_known_cost *all = lhi_build_cache_get_costs(b->known, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (costs_as_much(b, slice, &all[i].slice)) {
+            *cost = all[i].cost;
+            return true;
+        }
+    return false;
 }
 
 /* Copies chunk `from`'s costs in every datacenter to the equivalent chunk `to`;
@@ -210,11 +237,14 @@ static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
     if (b->known && lhi_build_cache_find_cost(b->known, c, slice.first_layer,
                                               slice.n_layers, cost))
         return LH_OK;
-    if (has_last_cost(b, c, &slice)) {
+    const bool keep = b->known && !b->site_costs;
+    if (has_last_cost(b, &slice)) {
         *cost = b->last;
         copy_site_costs(b, b->last_chunk, c);
-    } else {
+    } else if (!keep || !find_equivalent_cost(b, &slice, cost)) {
         LHI_TRY(cost_slice(b, spread, slice, cost, err));
+        if (keep)
+            lhi_build_cache_keep_cost(b->known, &slice, cost);
     }
     b->last = *cost;
     b->last_chunk = c;
