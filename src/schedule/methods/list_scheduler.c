@@ -8,10 +8,15 @@
 /* As a time: never. */
 #define NEVER INT64_MAX
 
-/* The pass that a device runs next. */
+/* The pass that a device runs next, and the limits by which it was picked. A
+ * new candidate is compared with these (add_candidate()). */
 typedef struct pick {
     int64_t start_ns; /* NEVER: no candidate at present */
     uint32_t stream;
+    int64_t due_ns;
+    int64_t first_ns; /* earliest start of a candidate that fits */
+    int64_t end_ns;   /* earliest end of one; NEVER: not used */
+    int64_t until_ns; /* latest start that was allowed */
 } pick;
 
 /* The next pass in a stream. */
@@ -375,18 +380,18 @@ static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
                              int64_t until)
 {
     const list_state *s = b->state;
-    pick best = {NEVER, LH_NONE};
-    int64_t best_due = NEVER;
+    pick best = {.start_ns = NEVER, .stream = LH_NONE, .due_ns = NEVER};
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &s->list[i];
         if (c->start_ns > until)
             continue;
         const int64_t due = c->pass->due_ns;
-        bool sooner = best.stream == LH_NONE || due < best_due ||
-                      (due == best_due && c->start_ns < best.start_ns);
+        bool sooner = best.stream == LH_NONE || due < best.due_ns ||
+                      (due == best.due_ns && c->start_ns < best.start_ns);
         if (sooner && fits(b, c->pass)) {
-            best = (pick){c->start_ns, c->pass->stream};
-            best_due = due;
+            best.start_ns = c->start_ns;
+            best.stream = c->pass->stream;
+            best.due_ns = due;
         }
     }
     return best;
@@ -438,19 +443,61 @@ static void choose_pass(lhi_list_scheduler *b, uint32_t device)
         s->list[n++] = (candidate){start, &all[i]};
     }
     const int64_t at = find_first_start(b, n);
-    s->picks[device] = (pick){NEVER, LH_NONE};
+    pick *out = &s->picks[device];
+    *out = (pick){NEVER, LH_NONE, NEVER, at, NEVER, at};
     if (at == NEVER)
         return;
     if (s->rules->greedy) {
-        s->picks[device] = (pick){at, pick_greedily(b, device, n, at)};
+        out->start_ns = at;
+        out->stream = pick_greedily(b, device, n, at);
         return;
     }
     /* Allows starts later than `at` by `patience` quarters of the time to the
      * first possible end. */
-    int64_t wait = 0;
-    if (s->rules->patience)
-        wait = (find_first_end(b, n) - at) / 4 * s->rules->patience;
-    s->picks[device] = pick_by_due_date(b, n, at + (wait > 0 ? wait - 1 : 0));
+    int64_t wait = 0, end = NEVER;
+    if (s->rules->patience) {
+        end = find_first_end(b, n);
+        wait = (end - at) / 4 * s->rules->patience;
+    }
+    const int64_t until = at + (wait > 0 ? wait - 1 : 0);
+    *out = pick_by_due_date(b, n, until);
+    out->first_ns = at;
+    out->end_ns = end;
+    out->until_ns = until;
+}
+
+/* Updates a device's pick after the inputs of `pass` have become known, which
+ * makes it a candidate; nothing else has changed on the device. The pick is the
+ * same as that of choose_pass(). Returns whether its start may have changed. */
+static bool add_candidate(lhi_list_scheduler *b, uint32_t device,
+                          next_pass *pass)
+{
+    list_state *s = b->state;
+    pick *now = &s->picks[device];
+    const int64_t start = lhi_max_int64(s->free[device], pass->ready_ns);
+    const bool earlier =
+        start < now->first_ns ||
+        (!s->rules->greedy && s->rules->patience && start < now->end_ns &&
+         start + pass->time_ns < now->end_ns);
+    if (!earlier && start > now->until_ns)
+        return false;
+    /* Greedy's rules also depend on candidates that do not fit. */
+    if (earlier || s->rules->greedy) {
+        choose_pass(b, device);
+        return true;
+    }
+    if (pass->due_ns > now->due_ns ||
+        (pass->due_ns == now->due_ns && start > now->start_ns))
+        return false;
+    if (pass->due_ns == now->due_ns && start == now->start_ns &&
+        pass > get_next_pass(b, now->stream))
+        return false; /* ties: the first in the device's sequence */
+    if (!fits(b, pass))
+        return false;
+    now->start_ns = start;
+    now->stream = pass->stream;
+    now->due_ns = pass->due_ns;
+    return true;
 }
 
 /* --- tournament tree over devices ---------------------------------------- */
@@ -575,12 +622,17 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
         &b->streams[p.stream].direction[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++) {
         uint32_t to = b->streams[way->out[i].to].device;
-        int64_t *ready_ns = &get_next_pass(b, way->out[i].to)->ready_ns;
-        int64_t before_ns = *ready_ns;
-        *ready_ns = get_ready_time(b, way->out[i].to);
-        /* A pass that is not its stream's next one changes nothing yet. */
-        if (to != device && (*ready_ns != before_ns || s->rules->delay_sends))
+        next_pass *reader = get_next_pass(b, way->out[i].to);
+        int64_t before_ns = reader->ready_ns;
+        reader->ready_ns = get_ready_time(b, way->out[i].to);
+        if (to == device)
+            continue;
+        /* A pass that is not its stream's next one changes nothing yet. With
+         * delayed sends, the link's state changes other starts. */
+        if (s->rules->delay_sends)
             update_device(b, to);
+        else if (reader->ready_ns != before_ns && add_candidate(b, to, reader))
+            update_tree(s, to);
     }
     update_device(b, device);
 }
