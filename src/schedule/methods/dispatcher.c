@@ -192,10 +192,16 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
     o->nodes[i] = leaf;
     for (i /= 2; i > 0; i /= 2) {
         const lhi_ready_entry *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
-        o->nodes[i] =
-            (lhi_ready_entry){lhi_min_int64(a->ready_need, b->ready_need),
-                              lhi_min_int64(a->later_ns, b->later_ns),
-                              lhi_min_int64(a->later_need, b->later_need)};
+        const lhi_ready_entry least = {
+            lhi_min_int64(a->ready_need, b->ready_need),
+            lhi_min_int64(a->later_ns, b->later_ns),
+            lhi_min_int64(a->later_need, b->later_need)};
+        lhi_ready_entry *node = &o->nodes[i];
+        if (least.ready_need == node->ready_need &&
+            least.later_ns == node->later_ns &&
+            least.later_need == node->later_need)
+            return;
+        *node = least;
     }
 }
 
@@ -327,12 +333,17 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
     lhi_dispatcher_chunk *next = &p->chunks[to];
     int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
     *at = forward && m == 0 ? p->gathered_ns[to] : 0;
-    *reader = pipe->chunks[to].device;
     if (!compute_arrival(p, forward ? &pipe->forward[c] : &pipe->backward[c],
                          start_ns, end_ns, at))
         return false;
-    if (m == (forward ? next->next_f : next->next_d))
-        update_entry(p, to, forward ? LH_F : LH_D);
+    if (m != (forward ? next->next_f : next->next_d))
+        return true;
+    update_entry(p, to, forward ? LH_F : LH_D);
+    /* No policy prefers a pass that starts after the one it has chosen, except
+     * to a pair of both. */
+    const uint32_t device = pipe->chunks[to].device;
+    if (pipe->overlap_f_b > 0 || *at <= p->choices[device].start_ns)
+        *reader = device;
     return true;
 }
 
@@ -383,6 +394,20 @@ static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
         p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
 }
 
+/* Updates the entries whose memory need has changed because the device has a
+ * new oldest microbatch: those of its passes and of the previous one's. */
+static void update_oldest(lhi_dispatcher *p, const lhi_dispatcher_device *d)
+{
+    const uint32_t oldest = get_oldest_microbatch(p, d);
+    for (uint32_t k = 0; k < d->n_chunks; k++) {
+        const lhi_dispatcher_chunk *c = &p->chunks[d->chunks[k]];
+        if (c->next_f == oldest || c->next_f + 1 == oldest)
+            update_entry(p, d->chunks[k], LH_F);
+        if (c->next_d == oldest || c->next_d + 1 == oldest)
+            update_entry(p, d->chunks[k], LH_D);
+    }
+}
+
 /* Updates the ready queues after `pass` ran from `start` until the device's
  * current time, and delivers its output. *reader and the result are those of
  * send_output(). */
@@ -393,11 +418,8 @@ static bool finish_pass(lhi_dispatcher *p, lhi_dispatcher_device *d,
     if (pass->kind == LH_W)
         return true;
     update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
-    /* The oldest microbatch has changed. */
-    for (uint32_t k = 0; pass->kind != LH_F && pass->chunk == d->chunks[0] &&
-                         k < 2 * d->n_chunks;
-         k++)
-        update_entry(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
+    if (pass->kind != LH_F && pass->chunk == d->chunks[0])
+        update_oldest(p, d);
     return send_output(p, pass, start, d->free_ns, reader);
 }
 
