@@ -24,6 +24,8 @@ static lh_pipeline *draw(uint32_t number)
     return random_pipeline(&r, &shape);
 }
 
+static uint64_t n_useless; /* outcomes that were not computed */
+
 /* --- cached outcomes ------------------------------------------------------ */
 
 static bool is_same(const lhi_method_outcome *a, const lhi_method_outcome *b)
@@ -78,6 +80,34 @@ static void check_outcome(const lh_pipeline *p, const char *method,
     lh_schedule_free(schedule);
 }
 
+/* Looks the method up with makespans that are of no use, in falling and rising
+ * order. The outcome is that of `full`, or states only that it is useless:
+ * never with a makespan below the limit. */
+static void check_useless(const lh_pipeline *p, const char *method,
+                          const lhi_method_outcome *full, lhi_arena *mem)
+{
+    const int64_t ns = full->makespan_ns;
+    const int64_t limits[] = {ns - ns / 8, ns / 2, ns, ns + 1, ns - ns / 8};
+    lhi_evaluation_cache *tried = NULL;
+    lh_error err = {0};
+    CHECK_OK(lhi_evaluation_cache_make(&tried, &err), err);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        lhi_method_outcome o;
+        if (limits[i] <= 0)
+            continue;
+        CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, limits[i],
+                                                 mem, &o, NULL, &err),
+                 err);
+        CHECK_MSG(o.is_useless ? ns >= limits[i] && o.makespan_ns <= ns
+                               : is_same(full, &o),
+                  "%s: %s %" PRId64 " of %" PRId64 " with the limit %" PRId64,
+                  method, o.is_useless ? "useless from" : "makespan",
+                  o.makespan_ns, ns, limits[i]);
+        n_useless += o.is_useless;
+    }
+    lhi_evaluation_cache_free(tried);
+}
+
 /* Looks the method up twice, then with its schedule. */
 static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
                          const char *method, lhi_arena *mem)
@@ -85,20 +115,22 @@ static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
     lhi_method_outcome first, again, made;
     lh_schedule *schedule = NULL;
     lh_error err = {0};
-    lh_status status = lhi_evaluation_cache_run_method(tried, p, method, 1, mem,
-                                                       &first, NULL, &err);
+    lh_status status = lhi_evaluation_cache_run_method(tried, p, method, 1, 0,
+                                                       mem, &first, NULL, &err);
     if (status != LH_OK)
         return; /* random operations may deadlock */
     check_outcome(p, method, &first);
-    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &again,
-                                             NULL, &err),
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, 0, mem,
+                                             &again, NULL, &err),
              err);
-    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &made,
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, 0, mem, &made,
                                              &schedule, &err),
              err);
     CHECK(is_same(&first, &again) && is_same(&first, &made));
     CHECK((schedule != NULL) == (first.status == LH_CHOICE_OK));
     lh_schedule_free(schedule);
+    if (first.status == LH_CHOICE_OK)
+        check_useless(p, method, &first, mem);
 }
 
 static void outcomes_are_those_of_the_simulator(void)
@@ -117,6 +149,7 @@ static void outcomes_are_those_of_the_simulator(void)
         lh_pipeline_free(p);
     }
     lhi_evaluation_cache_free(tried);
+    CHECK(n_useless > n_cases);
 }
 
 /* --- pipeline equivalence ------------------------------------------------- */

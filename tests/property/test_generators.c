@@ -125,7 +125,7 @@ static void planner_agrees_with_simulator(void)
         lh_method_options options = {.size = sizeof options,
                                      .sub_blocks = 1 + rng_below(&r, 4)};
         for (uint32_t k = 0; k < 2; k++) {
-            lhi_orders orders;
+            lhi_orders orders = {0};
             lh_schedule *s = NULL;
             if (lhi_method_build_orders(lhi_method_find(names[k]), p, &options,
                                         &orders, NULL) != LH_OK)

@@ -2,7 +2,10 @@
 #include "planner/layout/evaluation_cache.h"
 
 #include "planner/layout/choice.h"
+#include "schedule/methods/sched.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/simulator/timeline.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/simulate.h>
@@ -146,18 +149,46 @@ static double compute_bubble_ratio(const lh_pipeline *p,
     return makespan_ns ? (all - (double)busy_ns) / all : 0;
 }
 
-/* Simulates a schedule: fills makespan, bubble ratio and memory in *out. */
-static lh_status evaluate_schedule(const lh_pipeline *p,
-                                   const lh_schedule *schedule,
-                                   lhi_method_outcome *out, lh_error *err)
+/* Returns the outcome of a schedule whose makespan is useless_ns or more. */
+static lhi_method_outcome make_useless(int64_t useless_ns)
+{
+    return (lhi_method_outcome){.status = LH_CHOICE_FAILED,
+                                .is_useless = true,
+                                .makespan_ns = useless_ns,
+                                .why = ""};
+}
+
+/* Computes a schedule's makespan; INT64_MAX: useless_ns (0: none) or more. */
+static lh_status simulate(const lh_pipeline *p, const lh_schedule *schedule,
+                          int64_t useless_ns, int64_t *makespan_ns,
+                          lh_error *err)
 {
     lh_evaluator *evaluator;
-    lh_choice choice = {0};
     LHI_TRY(lh_evaluator_make(p, NULL, &evaluator, err));
-    lh_status status =
-        lh_evaluator_run(evaluator, schedule, &out->makespan_ns, err);
+    if (useless_ns)
+        lhi_evaluator_set_useless(evaluator, useless_ns);
+    lh_status status = lh_evaluator_run(evaluator, schedule, makespan_ns, err);
     lh_evaluator_free(evaluator);
-    LHI_TRY(status);
+    return status;
+}
+
+/* Fills makespan, bubble ratio and memory in *out, or that the makespan is
+ * useless_ns (0: none) or more. known_ns: the makespan; 0: not simulated yet.
+ */
+static lh_status evaluate_schedule(const lh_pipeline *p,
+                                   const lh_schedule *schedule,
+                                   int64_t known_ns, int64_t useless_ns,
+                                   lhi_method_outcome *out, lh_error *err)
+{
+    lh_choice choice = {0};
+    out->makespan_ns = known_ns;
+    if (known_ns == 0)
+        LHI_TRY(simulate(p, schedule, useless_ns, &out->makespan_ns, err));
+    /* Methods do not improve makespans that are useless. */
+    if (useless_ns && out->makespan_ns >= useless_ns) {
+        *out = make_useless(useless_ns);
+        return LH_OK;
+    }
     lhi_choice_memory(&choice, p, schedule);
     out->peak_memory_bytes = choice.peak_memory_bytes;
     out->memory_limit_bytes = choice.memory_limit_bytes;
@@ -167,29 +198,37 @@ static lh_status evaluate_schedule(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Runs a schedule method on a pipeline and simulates the result into *out.
- * `sub_blocks`: number of parts into which method `greedy` splits a W pass. If
- * the method does not apply, succeeds with *schedule NULL and the reason in
- * out->why. */
+/* Runs a schedule method on a pipeline, as lhi_evaluation_cache_run_method()
+ * does, and simulates the result into *out. If the method does not apply, or
+ * its result is useless, succeeds with *schedule NULL. */
 static lh_status run_method(const lh_pipeline *p, const char *method,
-                            uint32_t sub_blocks, lhi_arena *mem,
-                            lhi_method_outcome *out, lh_schedule **schedule,
-                            lh_error *err)
+                            uint32_t sub_blocks, int64_t useless_ns,
+                            lhi_arena *mem, lhi_method_outcome *out,
+                            lh_schedule **schedule, lh_error *err)
 {
-    lh_method_options how = {.size = sizeof how, .sub_blocks = sub_blocks};
-    lh_schedule *made = NULL;
+    lh_bound bound;
+    LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
+    lh_method_options how = {
+        .size = sizeof how, .sub_blocks = sub_blocks, .bound_ns = bound.ns};
+    lh_schedule *made;
+    int64_t known_ns;
     lh_error why = {0};
-    lh_status status = lh_method_run(method, p, &how, &made, NULL, &why);
-    if (status == LH_OK) {
-        status = evaluate_schedule(p, made, out, err);
+    *out = make_useless(useless_ns);
+    lh_status status = lhi_method_run_below(method, p, &how, useless_ns, &made,
+                                            &known_ns, &why);
+    if (status == LH_OK && made) {
+        *out = (lhi_method_outcome){0};
+        status = evaluate_schedule(p, made, known_ns, useless_ns, out, err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "method %s", method);
-        if (status != LH_OK || !schedule)
-            lh_schedule_free(made);
-        else
+        if (status == LH_OK && schedule && out->status == LH_CHOICE_OK)
             *schedule = made;
+        else
+            lh_schedule_free(made);
         return status;
     }
+    if (status == LH_OK)
+        return LH_OK;
     if (!lhi_method_is_inapplicable(status)) {
         if (err)
             *err = why;
@@ -202,23 +241,24 @@ static lh_status run_method(const lh_pipeline *p, const char *method,
     return out->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried,
-                                          const lh_pipeline *pipeline,
-                                          const char *method,
-                                          uint32_t sub_blocks, lhi_arena *mem,
-                                          lhi_method_outcome *out,
-                                          lh_schedule **schedule, lh_error *err)
+lh_status lhi_evaluation_cache_run_method(
+    lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
+    const char *method, uint32_t sub_blocks, int64_t useless_ns, lhi_arena *mem,
+    lhi_method_outcome *out, lh_schedule **schedule, lh_error *err)
 {
     if (!tried)
-        return run_method(pipeline, method, sub_blocks, mem, out, schedule,
-                          err);
+        return run_method(pipeline, method, sub_blocks, useless_ns, mem, out,
+                          schedule, err);
     lhi_fingerprint of = lhi_pipeline_fingerprint(pipeline);
     of.a ^= (uint64_t)(lhi_method_find(method) - lhi_methods) + 1;
-    if (!schedule && is_known(tried, of, out)) {
+    if (!schedule && is_known(tried, of, out) &&
+        !(out->is_useless &&
+          (useless_ns == 0 || useless_ns > out->makespan_ns))) {
         out->why = *out->why ? lhi_arena_strdup(mem, out->why) : "";
         return out->why ? LH_OK : lhi_fail_nomem(err);
     }
-    LHI_TRY(run_method(pipeline, method, sub_blocks, mem, out, schedule, err));
+    LHI_TRY(run_method(pipeline, method, sub_blocks, useless_ns, mem, out,
+                       schedule, err));
     add_outcome(tried, of, out);
     return LH_OK;
 }

@@ -24,6 +24,7 @@ void lhi_evaluation_cache_free(lhi_evaluation_cache *tried);
 /* Outcome of a method on a pipeline. */
 typedef struct lhi_method_outcome {
     lh_choice_status status; /* OK, MEMORY or FAILED */
+    bool is_useless;         /* FAILED: the makespan is makespan_ns or more */
     int64_t makespan_ns;     /* this and the next: valid if OK */
     int64_t peak_memory_bytes, memory_limit_bytes;
     double bubble_ratio;
@@ -31,12 +32,13 @@ typedef struct lhi_method_outcome {
 } lhi_method_outcome;
 
 /* Runs a schedule method on a pipeline, or returns the cached result; `tried`
- * may be NULL: no cache. `sub_blocks`: parts per W pass. out->why is in `mem`.
- * The caller owns *schedule, set on success. With `schedule` NULL a cached
- * result avoids running the method. */
+ * may be NULL: no cache. `sub_blocks`: parts per W pass. useless_ns (0: none):
+ * a makespan of this or more need not be computed, and is_useless may be set
+ * instead. out->why is in `mem`. The caller owns *schedule, set if the status
+ * is OK. With `schedule` NULL a cached result avoids running the method. */
 lh_status lhi_evaluation_cache_run_method(
     lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
-    const char *method, uint32_t sub_blocks, lhi_arena *mem,
+    const char *method, uint32_t sub_blocks, int64_t useless_ns, lhi_arena *mem,
     lhi_method_outcome *out, lh_schedule **schedule, lh_error *err);
 
 #endif

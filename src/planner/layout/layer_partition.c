@@ -97,7 +97,9 @@ lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
     if (bound.ns + more_ns >= useless_ns)
         return LH_OK;
     LHI_TRY(lhi_evaluation_cache_run_method(
-        tried, built->pipeline, method, sub_blocks, mem, &outcome, NULL, err));
+        tried, built->pipeline, method, sub_blocks,
+        useless_ns == INT64_MAX ? 0 : useless_ns - more_ns, mem, &outcome, NULL,
+        err));
     if (outcome.status == LH_CHOICE_OK)
         *ns = outcome.makespan_ns + more_ns;
     return LH_OK;

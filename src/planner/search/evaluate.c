@@ -98,11 +98,14 @@ static void set_outcome(const lhi_built_layout *built,
     choice->memory_limit_bytes = o->memory_limit_bytes;
 }
 
-lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
-                              const lhi_built_layout *built,
-                              lhi_evaluation_cache *tried, lhi_arena *mem,
-                              lh_choice *choice, lh_schedule **schedule,
-                              lh_error *err)
+/* Evaluates a method as lhi_method_evaluate() does. With a makespan of
+ * useless_ns (0: none) or more, the status may be FAILED. */
+static lh_status evaluate_below(const lh_job *job,
+                                const lh_plan_options *options,
+                                const lhi_built_layout *built,
+                                lhi_evaluation_cache *tried, int64_t useless_ns,
+                                lhi_arena *mem, lh_choice *choice,
+                                lh_schedule **schedule, lh_error *err)
 {
     lhi_method_outcome outcome;
     if (schedule)
@@ -110,9 +113,19 @@ lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
     choice->status = LH_CHOICE_FAILED;
     LHI_TRY(lhi_evaluation_cache_run_method(
         tried, built->pipeline, choice->layout.schedule, options->sub_blocks,
-        mem, &outcome, schedule, err));
+        useless_ns, mem, &outcome, schedule, err));
     set_outcome(built, &outcome, choice);
     return lhi_choice_compute_rates(job, mem, choice, err);
+}
+
+lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
+                              const lhi_built_layout *built,
+                              lhi_evaluation_cache *tried, lhi_arena *mem,
+                              lh_choice *choice, lh_schedule **schedule,
+                              lh_error *err)
+{
+    return evaluate_below(job, options, built, tried, 0, mem, choice, schedule,
+                          err);
 }
 
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
@@ -148,15 +161,30 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
                 s->best_value);
 }
 
+/* Returns the makespan in ns from which a method's result cannot replace that
+ * of the candidate: the method's number (in ties the lower one wins) decides
+ * whether an equal one can. 0: none, because all results count. */
+static int64_t get_useless_ns(const lhi_layout_search *s,
+                              const lhi_candidate *c, const lhi_method *method)
+{
+    if (s->front || c->choice.status != LH_CHOICE_OK)
+        return 0;
+    return c->choice.makespan_ns +
+           (method < lhi_method_find(c->choice.layout.schedule));
+}
+
 /* Schedules a candidate by one method; *row is the result. Stores it in
- * c->choice if it is the fastest so far. */
+ * c->choice if it is the fastest so far; ties: the first in the list of
+ * methods. `exact`: *row is used even if it is not the fastest. */
 static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
-                            const lhi_built_layout *built, const char *name,
+                            const lhi_built_layout *built,
+                            const lhi_method *method, bool exact,
                             lh_choice *row, lh_error *err)
 {
-    lh_choice choice = lhi_candidate_make_choice(c, name);
-    LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache,
-                                s->mem, &choice, NULL, err));
+    lh_choice choice = lhi_candidate_make_choice(c, method->name);
+    LHI_TRY(evaluate_below(s->job, &s->options, built, s->evaluation_cache,
+                           exact ? 0 : get_useless_ns(s, c, method), s->mem,
+                           &choice, NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's cost */
     LHI_TRY(lhi_pricing_set_choice(s->job, s->mem, &choice, err));
@@ -165,7 +193,9 @@ static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
     *row = choice;
     if (choice.status == LH_CHOICE_OK &&
         (c->choice.status != LH_CHOICE_OK ||
-         choice.iteration_ns < c->choice.iteration_ns))
+         choice.iteration_ns < c->choice.iteration_ns ||
+         (choice.iteration_ns == c->choice.iteration_ns &&
+          method < lhi_method_find(c->choice.layout.schedule))))
         c->choice = choice;
     if (c->choice.status != LH_CHOICE_OK &&
         (!c->choice.layout.schedule || choice.status == LH_CHOICE_MEMORY))
@@ -184,6 +214,24 @@ static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
            lhi_elastic_is_applicable(s->job, &c->config);
 }
 
+/* Runs the representative method first, if it is considered: its result, known
+ * from quick evaluations as a rule, shows early that others are slower. If it
+ * fails, c->choice stays empty. */
+static lh_status run_representative(lhi_layout_search *s, lhi_candidate *c,
+                                    const lhi_built_layout *built,
+                                    lh_error *err)
+{
+    const lhi_method *method = lhi_method_get_representative();
+    lh_choice row;
+    c->choice = lhi_candidate_make_choice(c, NULL);
+    if (lhi_method_is_considered(s->job, &s->options, c->config.layout.pipeline,
+                                 method))
+        LHI_TRY(run_method(s, c, built, method, true, &row, err));
+    if (c->choice.status != LH_CHOICE_OK)
+        c->choice = lhi_candidate_make_choice(c, NULL);
+    return LH_OK;
+}
+
 lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
                                     const lhi_built_layout *built,
                                     lh_schedule **best, lh_choice *all,
@@ -192,18 +240,25 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
     lh_choice row;
     if (best)
         *best = NULL;
-    c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
+    if (!all && !s->front)
+        LHI_TRY(run_representative(s, c, built, err));
+    else
+        c->choice = lhi_candidate_make_choice(c, NULL);
+    const lhi_method *done = c->choice.status == LH_CHOICE_OK
+                                 ? lhi_method_get_representative()
+                                 : NULL;
     for (int slow = 0; slow < 2; slow++)
         for (uint32_t m = 0; m < lhi_n_methods; m++) {
             const lhi_method *method = &lhi_methods[m];
-            if (!lhi_method_is_considered(s->job, &s->options,
+            if (method == done ||
+                !lhi_method_is_considered(s->job, &s->options,
                                           c->config.layout.pipeline, method) ||
                 is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && !s->exact && !is_worth_it(s, c)))
                 continue;
-            LHI_TRY(run_method(s, c, built, method->name, &row, err));
+            LHI_TRY(run_method(s, c, built, method, all != NULL, &row, err));
             if (all)
                 all[(*n_all)++] = row;
         }
@@ -213,7 +268,7 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
     lhi_method_outcome outcome;
     return lhi_evaluation_cache_run_method(
         NULL, built->pipeline, c->choice.layout.schedule, s->options.sub_blocks,
-        s->mem, &outcome, best, err);
+        0, s->mem, &outcome, best, err);
 }
 
 /* Runs one fast schedule method on a candidate, as a quick evaluation. */
@@ -223,7 +278,7 @@ static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
     lh_choice row;
     c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
-    return run_method(s, c, built, lhi_method_get_representative()->name, &row,
+    return run_method(s, c, built, lhi_method_get_representative(), true, &row,
                       err);
 }
 

@@ -33,7 +33,7 @@ static lh_status simulate(comparison *c, const lhi_orders *orders, int64_t *out,
 static lh_status try_method(comparison *c, const lhi_method *method,
                             lh_error *err)
 {
-    lhi_orders orders;
+    lhi_orders orders = {0};
     lh_error why = {0};
     int64_t time_ns = 0;
     lh_status status =

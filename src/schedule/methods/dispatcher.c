@@ -2,6 +2,7 @@
 #include "schedule/methods/dispatcher.h"
 
 #include "base/integer_math.h"
+#include "schedule/pipeline/idle_limits.h"
 
 #include <string.h>
 
@@ -382,12 +383,14 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
-/* Updates the time until which a device is busy, and its memory, after a pass
- * that starts at `start` (ns). */
+/* Updates the time until which a device is busy, its idle time, and its memory,
+ * after a pass that starts at `start` (ns). */
 static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
                          const lh_pass *pass, int64_t start)
 {
     const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
+    d->idle_left_ns -= start - d->free_ns;
+    p->is_useless = p->is_useless || d->idle_left_ns <= 0;
     d->free_ns = start + lhi_pass_duration(p->pipeline, pass);
     d->memory += lhi_pass_memory_change(chunk, pass);
     p->orders->tight =
@@ -645,9 +648,9 @@ static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
     return lhi_fail(err, LH_EINFEASIBLE, "deadlock: no further pass can start");
 }
 
-/* Runs the devices' chosen passes, earliest first, until no pass is left; fails
- * if passes remain but none can start. `choose`: policy that selects a device's
- * next pass, with its data `policy`. */
+/* Runs the devices' chosen passes, earliest first, until no pass is left or the
+ * orders are useless; fails if passes remain but none can start. `choose`:
+ * policy that selects a device's next pass, with its data `policy`. */
 static lh_status dispatch_all(lhi_dispatcher *p,
                               lhi_dispatcher_policy_fn *choose,
                               const void *policy, lh_error *err)
@@ -658,7 +661,7 @@ static lh_status dispatch_all(lhi_dispatcher *p,
         p->choices[i] = choose(p, i, policy);
     }
     build_tree(p);
-    while (left > 0) {
+    while (left > 0 && !p->is_useless) {
         uint32_t device = p->tree[1], readers[2];
         if (p->choices[device].start_ns == LHI_NEVER)
             return report_blocked(p, err);
@@ -680,6 +683,29 @@ static lh_status dispatch_all(lhi_dispatcher *p,
     return LH_OK;
 }
 
+/* Sets each device's idle time after which the makespan is at least
+ * `useless_ns` (0: no limit). Links that several devices send on carry messages
+ * in the gaps that the dispatcher reserves, which may be later than in the
+ * simulation: then there is no limit. */
+static lh_status set_idle_limits(lhi_dispatcher *p, int64_t useless_ns,
+                                 lh_error *err)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    lhi_mark mark = lhi_arena_mark(p->mem);
+    uint32_t *sender = LHI_NEW(p->mem, uint32_t, pipe->n_resources);
+    int64_t *limits = LHI_NEW(p->mem, int64_t, pipe->n_devices);
+    if (!sender || !limits)
+        return lhi_fail_nomem(err);
+    if (useless_ns == 0 || pipe->bidirectional ||
+        !lhi_pipeline_has_private_links(pipe, sender))
+        useless_ns = INT64_MAX;
+    lhi_pipeline_compute_idle_limits(pipe, useless_ns, limits);
+    for (uint32_t d = 0; d < pipe->n_devices; d++)
+        p->devices[d].idle_left_ns = limits[d];
+    lhi_arena_rewind(p->mem, mark);
+    return LH_OK;
+}
+
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
                              uint32_t quarters,
                              lhi_dispatcher_policy_fn *choose,
@@ -697,7 +723,10 @@ lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
         status = lhi_orders_init(out, pipeline,
                                  pipeline->joint ? 2 : 2 + n_parts, err);
     if (status == LH_OK) {
-        status = dispatch_all(&p, choose, policy, err);
+        status = set_idle_limits(&p, out->useless_ns, err);
+        if (status == LH_OK)
+            status = dispatch_all(&p, choose, policy, err);
+        out->given_up = p.is_useless;
         for (uint32_t i = 0; i < pipeline->n_devices; i++)
             if (p.devices[i].free_ns > out->planned_ns)
                 out->planned_ns = p.devices[i].free_ns;

@@ -52,6 +52,7 @@ typedef struct lhi_dispatcher_device {
     uint64_t f_left, d_left; /* passes not yet placed */
     uint32_t w_pending;      /* Ws whose D is placed */
     uint32_t w_at;           /* position of the D whose W is next */
+    int64_t idle_left_ns;    /* before the makespan is useless */
     uint16_t w_part;
     lh_pass_kind last; /* last placed kind, F or D */
 } lhi_dispatcher_device;
@@ -85,14 +86,16 @@ struct lhi_dispatcher {
     int64_t *gathered_ns;           /* per chunk: its all-gather's arrival */
     lhi_dispatcher_choice *choices; /* per device */
     uint32_t *tree, leaves;         /* tournament tree over devices */
+    bool is_useless;                /* some device was idle for too long */
     lhi_orders *orders;             /* output; not owned */
 };
 
 /* Builds all passes' orders: repeatedly runs the choice (by policy
  * function `choose`) that starts earliest; ties: the lower device. `n_parts`:
  * parts per W. `quarters`: quarters of a forward's memory that each device
- * leaves unused, if feasible. Allocates and fills `out`. Time O(passes *
- * log(chunks * devices)). */
+ * leaves unused, if feasible. Allocates and fills `out`; gives up at
+ * out->useless_ns if the simulation has the dispatcher's times, or later ones:
+ * without links of several senders. Time O(passes * log(chunks * devices)). */
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
                              uint32_t quarters,
                              lhi_dispatcher_policy_fn *choose,

@@ -9,6 +9,7 @@
 #include "schedule/methods/dispatcher.h"
 #include "schedule/methods/list_scheduler.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/simulator/timeline.h"
 
 #include <longhaul/experimental/simulate.h>
 #include <string.h>
@@ -61,6 +62,14 @@ static lh_status evaluate(search_state *l, const lhi_orders *orders,
     return lh_evaluator_run(l->evaluator, &l->view, out, err);
 }
 
+/* Sets the makespan of the best orders so far. Slower ones need no complete
+ * simulation. */
+static void set_best_time(search_state *l, int64_t ns)
+{
+    l->best_ns = ns;
+    lhi_evaluator_set_useless(l->evaluator, ns);
+}
+
 /* Simulates the last run's schedule and keeps it if it is the fastest so far.
  * The list scheduler models fewer delays than the simulator, so a run that
  * already ends too late is skipped. A backward run packs passes toward the end
@@ -81,7 +90,7 @@ static lh_status evaluate_trial(search_state *l, lh_error *err)
     lhi_orders old = *l->best;
     *l->best = l->trial;
     l->trial = old;
-    l->best_ns = ns;
+    set_best_time(l, ns);
     return LH_OK;
 }
 
@@ -227,14 +236,18 @@ static lh_status try_reserve(search_state *l, lh_error *err)
 {
     bool tight = l->best->tight;
     for (uint32_t i = 1; i <= QUARTERS && tight; i++) {
-        lhi_orders orders;
+        lhi_orders orders = {.useless_ns = l->best_ns};
         int64_t ns = 0;
         LHI_TRY(lhi_greedy_run_with_reserve(l->p, l->o, i, &orders, err));
+        if (orders.given_up) {
+            lhi_orders_fini(&orders);
+            continue;
+        }
         lh_status status = evaluate(l, &orders, &ns, err);
         if (status == LH_OK && ns < l->best_ns) {
             lhi_orders_fini(l->best);
             *l->best = orders;
-            l->best_ns = ns;
+            set_best_time(l, ns);
             continue;
         }
         lhi_orders_fini(&orders);
@@ -263,6 +276,7 @@ static lh_status improve(search_state *l, lh_error *err)
         return status;
     if (l->best_ns <= l->o->bound_ns)
         return LH_OK;
+    set_best_time(l, l->best_ns);
     LHI_TRY(try_reserve(l, err));
     LHI_TRY(lhi_list_scheduler_make(l->p, n_parts, l->mem, &l->scheduler, err));
     uint64_t cost = lhi_list_scheduler_estimate_cost(&l->scheduler);
@@ -287,11 +301,13 @@ lh_status lhi_look_ahead(const lh_pipeline *pipeline,
                          const lh_method_options *options, lhi_orders *out,
                          lh_error *err)
 {
+    out->useless_ns = 0; /* runs that start from greedy's may be faster */
     LHI_TRY(lhi_greedy(pipeline, options, out, err));
     search_state l = {
         .p = pipeline, .o = options, .mem = lhi_arena_make(0), .best = out};
     lh_status status = l.mem ? improve(&l, err) : lhi_fail_nomem(err);
     out->planned_ns = 0;
+    out->simulated_ns = l.best_ns < INT64_MAX / 2 ? l.best_ns : 0;
     lh_evaluator_free(l.evaluator);
     lhi_arena_free(l.mem);
     if (status != LH_OK)

@@ -224,23 +224,43 @@ static lh_status complete_options(const lh_method_options *given,
     return LH_OK;
 }
 
-/* Runs a method, checks its orders' memory and builds the schedule. *chosen:
- * the method that made it. */
-static lh_status make_schedule(const lhi_method *method,
-                               const lh_pipeline *pipeline,
+/* Builds a method's orders, checks their memory and builds the schedule. *out
+ * is NULL if the method gave up at orders->useless_ns. The caller releases the
+ * orders, also on failure. */
+static lh_status make_schedule(const char *name, const lh_pipeline *pipeline,
                                const lh_method_options *options,
-                               lh_schedule **out, const char **chosen,
+                               lhi_orders *orders, lh_schedule **out,
                                lh_error *err)
 {
-    lhi_orders orders;
-    LHI_TRY(lhi_method_build_orders(method, pipeline, options, &orders, err));
-    if (!orders.method)
-        orders.method = method->name;
-    lh_status status = lhi_orders_check_memory(&orders, pipeline, err);
-    if (status == LH_OK)
-        status = lhi_orders_build_schedule(&orders, out, err);
-    if (status == LH_OK && chosen)
-        *chosen = orders.method;
+    lh_method_options all;
+    LHI_TRY(complete_options(options, &all, err));
+    const lhi_method *method = lhi_method_find(name);
+    if (!method)
+        return report_unknown_name(name, err);
+    lh_status status =
+        lhi_method_build_orders(method, pipeline, &all, orders, err);
+    const bool is_complete = status == LH_OK && !orders->given_up;
+    if (status == LH_OK && !orders->method)
+        orders->method = method->name;
+    if (is_complete)
+        status = lhi_orders_check_memory(orders, pipeline, err);
+    if (is_complete && status == LH_OK)
+        status = lhi_orders_build_schedule(orders, out, err);
+    if (status != LH_OK)
+        lhi_fail_add_context(err, "%s", name);
+    return status;
+}
+
+lh_status lhi_method_run_below(const char *name, const lh_pipeline *pipeline,
+                               const lh_method_options *options,
+                               int64_t useless_ns, lh_schedule **out,
+                               int64_t *simulated_ns, lh_error *err)
+{
+    lhi_orders orders = {.useless_ns = useless_ns};
+    *out = NULL;
+    lh_status status =
+        make_schedule(name, pipeline, options, &orders, out, err);
+    *simulated_ns = orders.simulated_ns;
     lhi_orders_fini(&orders);
     return status;
 }
@@ -249,13 +269,11 @@ lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
                         const lh_method_options *options, lh_schedule **out,
                         const char **chosen, lh_error *err)
 {
-    lh_method_options all;
-    LHI_TRY(complete_options(options, &all, err));
-    const lhi_method *method = lhi_method_find(name);
-    if (!method)
-        return report_unknown_name(name, err);
-    lh_status status = make_schedule(method, pipeline, &all, out, chosen, err);
-    if (status != LH_OK)
-        lhi_fail_add_context(err, "%s", name);
+    lhi_orders orders = {0};
+    lh_status status =
+        make_schedule(name, pipeline, options, &orders, out, err);
+    if (status == LH_OK && chosen)
+        *chosen = orders.method;
+    lhi_orders_fini(&orders);
     return status;
 }

@@ -37,7 +37,8 @@ lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                           uint32_t passes_per_microbatch, lh_error *err)
 {
     *orders = (lhi_orders){.mem = lhi_arena_make(0),
-                           .n_devices = pipeline->n_devices};
+                           .n_devices = pipeline->n_devices,
+                           .useless_ns = orders->useless_ns};
     if (!orders->mem)
         return lhi_fail_nomem(err);
     lh_status status =

@@ -112,10 +112,18 @@ typedef struct lhi_orders {
      * messages in the reserved gaps; other methods: 0. */
     int64_t planned_ns;
     bool tight; /* slack and greedy: memory may have delayed a pass */
+    /* Set by the caller: a method may give up orders whose makespan is this or
+     * more, ns; 0: none. `given_up`: it did, and the orders are incomplete. */
+    int64_t useless_ns;
+    bool given_up;
+    /* The makespan, if the method has simulated it with options->sim; 0: it has
+     * not. */
+    int64_t simulated_ns;
 } lhi_orders;
 
 /* Fills `out`, calling lhi_orders_init(), for a pipeline that the method
- * supports. `options` must be complete. On failure `out` owns nothing. */
+ * supports. `out` is zeroed but for useless_ns; `options` must be complete. On
+ * failure `out` owns nothing. */
 typedef lh_status lhi_method_fn(const lh_pipeline *pipeline,
                                 const lh_method_options *options,
                                 lhi_orders *out, lh_error *err);
@@ -144,7 +152,17 @@ const lhi_method *lhi_method_find(const char *name);
  * representative of all methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Builds all devices' orders with a scheduling method. LH_EUNSUPPORTED:
+/* Runs a method as lh_method_run() does, if only schedules with a makespan
+ * below useless_ns (0: all) are of use. *out is NULL if the method gave up.
+ * *simulated_ns: the schedule's makespan, if the method has simulated it; else
+ * 0. */
+lh_status lhi_method_run_below(const char *name, const lh_pipeline *pipeline,
+                               const lh_method_options *options,
+                               int64_t useless_ns, lh_schedule **out,
+                               int64_t *simulated_ns, lh_error *err);
+
+/* Builds all devices' orders with a scheduling method, in `out` as for
+ * lhi_method_fn. LH_EUNSUPPORTED:
  * the method does not support the pipeline; other errors come from the
  * method. */
 lh_status lhi_method_build_orders(const lhi_method *method,
@@ -161,7 +179,7 @@ lh_status lhi_check_even_devices(const lh_pipeline *pipeline, lh_error *err);
 bool lhi_method_is_inapplicable(lh_status status);
 
 /* Allocates each device's order with capacity for `passes_per_microbatch`
- * passes per chunk and microbatch. */
+ * passes per chunk and microbatch. Keeps orders->useless_ns. */
 lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                           uint32_t passes_per_microbatch, lh_error *err);
 /* Releases all memory in `orders`. */

@@ -9,6 +9,7 @@
 #include "base/integer_math.h"
 #include "schedule/methods/sched.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/simulator/timeline.h"
 
 #include <longhaul/experimental/simulate.h>
 #include <math.h>
@@ -35,6 +36,7 @@ typedef struct steady {
     lh_schedule view; /* view of the orders under evaluation */
     lhi_orders *best, trial;
     int64_t best_ns;
+    int64_t useless_ns; /* makespans that the caller does not need */
 } steady;
 
 /* Returns a pass's index in the pattern, the passes of one microbatch: first
@@ -162,6 +164,9 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
         *s->best = s->trial;
         s->trial = before;
         s->best_ns = ns;
+        if (ns < INT64_MAX)
+            lhi_evaluator_set_useless(s->judge,
+                                      lhi_min_int64(ns, s->useless_ns));
     }
     return LH_OK;
 }
@@ -223,10 +228,13 @@ lh_status lhi_steady(const lh_pipeline *pipeline,
     steady s = {.p = pipeline,
                 .mem = lhi_arena_make(0),
                 .best = out,
-                .best_ns = INT64_MAX};
+                .best_ns = INT64_MAX,
+                .useless_ns = out->useless_ns ? out->useless_ns : INT64_MAX};
     lh_status status = lhi_orders_init(&s.trial, pipeline, each, err);
     if (status == LH_OK)
         status = s.mem ? try_all(&s, options, err) : lhi_fail_nomem(err);
+    if (s.best_ns < INT64_MAX)
+        out->simulated_ns = s.best_ns;
     lhi_orders_fini(&s.trial);
     lh_evaluator_free(s.judge);
     lhi_arena_free(s.mem);

@@ -6,6 +6,7 @@
 #include "schedule/methods/slack.h"
 
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/simulator/timeline.h"
 
 #include <longhaul/experimental/simulate.h>
 
@@ -105,6 +106,7 @@ static lh_status try_warmups(comparison *c, const uint32_t *x, lh_error *err)
         *c->best = c->trial;
         c->trial = before;
         c->best_ns = ns;
+        lhi_evaluator_set_useless(c->judge, ns);
     }
     return LH_OK;
 }
@@ -137,6 +139,8 @@ static lh_status choose_warmups(const lh_pipeline *p,
         if (status == LH_OK)
             status = try_warmups(&c, x, err);
     }
+    if (c.best_ns < INT64_MAX)
+        out->simulated_ns = c.best_ns;
     lh_evaluator_free(c.judge);
     lhi_orders_fini(&c.trial);
     return status;

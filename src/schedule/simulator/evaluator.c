@@ -9,6 +9,7 @@
  * their inputs are known, with the same end times. Links with several senders
  * or with data-parallel communication, explicit message orders, activation
  * offloading and non-ideal data paths use the event engine. */
+#include "schedule/pipeline/idle_limits.h"
 #include "schedule/simulator/timeline.h"
 
 #include <inttypes.h>
@@ -42,27 +43,10 @@ struct lh_evaluator {
     int64_t dp_last;       /* last arrival of operations issued by passes */
     uint32_t *next_gather; /* as in the event engine; NULL: all at the start */
     uint32_t *line;
+    /* Runs end early once a device has been idle for idle_limits[device]. */
+    int64_t useless_ns, *idle_limits, *busy;
+    bool is_useless;
 };
-
-/* Checks whether every link carries messages from only one sending device;
- * `sender`: scratch, one entry per link. */
-static bool has_private_links(const lh_pipeline *p, uint32_t *sender)
-{
-    for (uint32_t r = 0; r < p->n_resources; r++)
-        sender[r] = LH_NONE;
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        const lhi_route *routes[2] = {&p->forward[c], &p->backward[c]};
-        for (int i = 0; i < 2; i++) {
-            uint32_t r = routes[i]->resource, d = p->chunks[c].device;
-            if (r == LH_NONE)
-                continue;
-            if (sender[r] != LH_NONE && sender[r] != d)
-                return false;
-            sender[r] = d;
-        }
-    }
-    return true;
-}
 
 lh_status lh_evaluator_make(const lh_pipeline *pipeline,
                             const lh_sim_options *options, lh_evaluator **out,
@@ -90,10 +74,12 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         .pos = LHI_NEW(mem, uint32_t, p->n_devices),
         .stack = LHI_NEW(mem, uint32_t, p->n_devices),
         .releases = LHI_NEW(mem, uint32_t, p->n_chunks),
+        .idle_limits = LHI_NEW(mem, int64_t, p->n_devices),
+        .busy = LHI_NEW(mem, int64_t, p->n_devices),
     };
     if (!e->arrive[0] || !e->arrive[1] || !e->seen.state || !e->seen.parts ||
         !e->link_free || !e->device_free || !e->dp_free || !e->gathered ||
-        !e->pos || !e->stack || !e->releases)
+        !e->pos || !e->stack || !e->releases || !e->idle_limits || !e->busy)
         goto err_mem;
     if (p->n_dp_ops > 0) {
         e->dp_left = LHI_NEW(mem, uint32_t, 2 * n);
@@ -107,7 +93,8 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         if (!e->next_gather || !e->line)
             goto err_mem;
     }
-    e->private_links = has_private_links(p, sender);
+    e->private_links = lhi_pipeline_has_private_links(p, sender);
+    lhi_evaluator_set_useless(e, INT64_MAX);
     *out = e;
     return LH_OK;
 err_mem:
@@ -119,6 +106,13 @@ void lh_evaluator_free(lh_evaluator *evaluator)
 {
     if (evaluator)
         lhi_arena_free(evaluator->mem);
+}
+
+void lhi_evaluator_set_useless(lh_evaluator *evaluator, int64_t useless_ns)
+{
+    evaluator->useless_ns = useless_ns;
+    lhi_pipeline_compute_idle_limits(evaluator->p, useless_ns,
+                                     evaluator->idle_limits);
 }
 
 /* Computes when the all-gathers before the chunks' first forwards arrive, for
@@ -233,7 +227,7 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
     const lh_pipeline *p = e->p;
     const lh_pass *order = s->orders[d];
     uint32_t n = p->n_microbatches, count = s->counts[d], i = e->pos[d];
-    int64_t now = e->device_free[d], last = 0;
+    int64_t now = e->device_free[d], last = 0, busy = e->busy[d];
     for (; i < count; i++) {
         const lh_pass *pass = &order[i];
         uint32_t c = pass->chunk;
@@ -266,7 +260,9 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                 out = at - n;
             }
         }
-        now += lhi_pass_duration(p, pass);
+        const int64_t duration = lhi_pass_duration(p, pass);
+        now += duration;
+        busy += duration;
         if (route) {
             uint32_t to = p->chunks[side ? c - 1 : c + 1].device;
             e->arrive[side][out] = compute_arrival(e, route, now);
@@ -287,6 +283,9 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
     }
     e->pos[d] = i;
     e->device_free[d] = now;
+    e->busy[d] = busy;
+    if (now != UNKNOWN && now - busy >= e->idle_limits[d])
+        e->is_useless = true;
     return now > last ? now : last;
 }
 
@@ -332,11 +331,13 @@ static void reset(lh_evaluator *e)
     else
         memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
     memset(e->device_free, 0, p->n_devices * sizeof *e->device_free);
+    memset(e->busy, 0, p->n_devices * sizeof *e->busy);
     memset(e->dp_free, 0, p->n_devices * sizeof *e->dp_free);
     memset(e->gathered, 0, p->n_chunks * sizeof *e->gathered);
     memset(e->releases, 0, p->n_chunks * sizeof *e->releases);
     memset(e->pos, 0, p->n_devices * sizeof *e->pos);
     e->dp_last = 0;
+    e->is_useless = false;
     if (e->next_gather)
         memset(e->next_gather, 0xff, p->n_chunks * sizeof *e->next_gather);
     if (e->dp_left) {
@@ -350,11 +351,16 @@ static void reset(lh_evaluator *e)
 static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,
                             int64_t *makespan_ns, lh_error *err)
 {
+    lhi_arena *mem = lhi_arena_make(0);
     lh_timeline *timeline;
-    LHI_TRY(lh_simulate(e->p, schedule, &e->options, &timeline, err));
-    *makespan_ns = timeline->makespan_ns;
-    lh_timeline_free(timeline);
-    return LH_OK;
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_engine_run(
+        e->p, schedule, &e->options, NULL, e->idle_limits, mem, &timeline, err);
+    if (status == LH_OK)
+        *makespan_ns = timeline->makespan_ns;
+    lhi_arena_free(mem);
+    return status;
 }
 
 lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
@@ -384,6 +390,10 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
                               : run_plain(e, schedule, next, &depth);
             if (end > last)
                 last = end;
+            if (e->is_useless) {
+                *makespan_ns = INT64_MAX;
+                return LH_OK;
+            }
         }
     }
     for (uint32_t d = 0; d < p->n_devices; d++)

@@ -53,6 +53,7 @@ typedef struct device_state {
     lh_timeline_run *runs;
     uint32_t count, pos;
     int64_t free_ns; /* ready for the pass at `pos` since */
+    int64_t idle_ns;
     bool running;
     uint64_t stalled_on; /* input blocked by a full send queue */
     uint32_t in_flight;
@@ -75,7 +76,8 @@ typedef struct engine {
     int64_t *link_free_ns; /* by resource */
     lhi_dp_clock data;
     lhi_copy_clock offload;
-    int64_t *copies; /* per run: additional copy time; NULL: none */
+    int64_t *copies;            /* per run: additional copy time; NULL: none */
+    const int64_t *idle_limits; /* per device; NULL: none */
     bool no_memory;
     lh_status network_status; /* of its functions */
     lh_error *err;
@@ -175,6 +177,9 @@ static void try_start(engine *e, uint32_t d)
     lhi_copy_clock_get_start(&e->offload, d, dev->pos, &start);
     lhi_dp_clock_on_start(&e->data, pass, start);
     lhi_copy_clock_on_start(&e->offload, d, dev->pos, start);
+    dev->idle_ns += start - dev->free_ns;
+    if (e->idle_limits && dev->idle_ns >= e->idle_limits[d])
+        e->t->makespan_ns = INT64_MAX; /* useless */
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
@@ -520,8 +525,9 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
                     d, here, other, there);
 }
 
-/* Processes all events of the simulation in time order. Fails with LH_EDEADLOCK
- * if passes remain that cannot start. */
+/* Processes all events of the simulation in time order, until a device has been
+ * idle for too long. Fails with LH_EDEADLOCK if passes remain that cannot
+ * start. */
 static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
@@ -534,7 +540,7 @@ static lh_status run_events(engine *e, lh_error *err)
         if (receive_message(e, next_ns))
             continue;
         if (e->no_memory || e->network_status != LH_OK ||
-            !lhi_heap_pop(&e->heap, &event))
+            e->t->makespan_ns == INT64_MAX || !lhi_heap_pop(&e->heap, &event))
             break;
         uint32_t d = (uint32_t)event.rank;
         switch ((enum event_kind)(event.rank >> 32)) {
@@ -559,7 +565,7 @@ static lh_status run_events(engine *e, lh_error *err)
     }
     if (e->no_memory)
         return lhi_fail_nomem(err);
-    if (e->network_status != LH_OK)
+    if (e->network_status != LH_OK || e->t->makespan_ns == INT64_MAX)
         return e->network_status;
     for (uint32_t d = 0; d < e->p->n_devices; d++)
         if (e->devices[d].pos < e->devices[d].count)
@@ -752,6 +758,8 @@ static lh_status run_all(engine *e, lh_error *err)
     lhi_arena_rewind(e->mem, mark);
     LHI_TRY(make_engine(e, err));
     LHI_TRY(run_events(e, err));
+    if (e->t->makespan_ns == INT64_MAX)
+        return LH_OK;
     name_message_ends(e);
     compute_totals(e);
     return LH_OK;
@@ -760,13 +768,15 @@ static lh_status run_all(engine *e, lh_error *err)
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_sim_options *options,
-                               const lhi_sim_network *network, lhi_arena *mem,
+                               const lhi_sim_network *network,
+                               const int64_t *idle_limits, lhi_arena *mem,
                                lh_timeline **out, lh_error *err)
 {
     engine e = {.p = pipeline,
                 .s = schedule,
                 .options = *options,
                 .network = network,
+                .idle_limits = idle_limits,
                 .mem = mem,
                 .err = err};
     e.t = LHI_NEW(mem, lh_timeline, 1);

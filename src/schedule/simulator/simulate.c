@@ -34,7 +34,7 @@ lh_status lhi_simulate_with_network(const lh_pipeline *pipeline,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_event_engine_run(pipeline, schedule, &checked,
-                                            network, mem, out, err);
+                                            network, NULL, mem, out, err);
     if (status != LH_OK)
         lhi_arena_free(mem);
     return status;

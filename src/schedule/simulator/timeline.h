@@ -125,12 +125,19 @@ lh_status lhi_simulate_with_network(const lh_pipeline *pipeline,
                                     const lhi_sim_network *network,
                                     lh_timeline **out, lh_error *err);
 
+/* Lets later runs of an evaluator end early: they may report INT64_MAX for a
+ * makespan of useless_ns or more. INT64_MAX: no run does. */
+void lhi_evaluator_set_useless(lh_evaluator *evaluator, int64_t useless_ns);
+
 /* Simulates a schedule with the event engine; everything in *out is allocated
- * from `mem`. `network` may be NULL. */
+ * from `mem`. `network` may be NULL. idle_limits[device]: idle time in ns after
+ * which the run ends, with a makespan of INT64_MAX and an incomplete timeline;
+ * NULL: no limit. */
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_sim_options *options,
-                               const lhi_sim_network *network, lhi_arena *mem,
+                               const lhi_sim_network *network,
+                               const int64_t *idle_limits, lhi_arena *mem,
                                lh_timeline **out, lh_error *err);
 
 #endif
