@@ -8,13 +8,15 @@
  *     test_plan_stability [JOBS [SEED [SIZE [PAGE]]]]
  *
  * SIZE: tiny, quick, small or large. PAGE: a page whose part between two lines
- * that begin with "<!-- test_plan_stability" receives the tables. */
+ * that begin with "<!-- test_plan_stability" receives the tables. After SIGINT
+ * or SIGTERM the current job is the last one. */
 #include "choice_jobs.h"
 
 #include "page_section.h"
 #include "sanitized.h"
 
 #include <inttypes.h>
+#include <signal.h>
 
 enum {
     JOBS = FEW_CASES ? 1 : 3,
@@ -29,6 +31,7 @@ static uint32_t n_jobs = JOBS;
 static uint64_t first_seed = SEED;
 static job_size size = {16, 12, 32};
 static const char *page;
+static volatile sig_atomic_t is_interrupted;
 
 /* Gaps of one job family. */
 typedef struct family {
@@ -228,6 +231,33 @@ static int compare_gaps(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* Counts the jobs with a plan. */
+static uint32_t count_plans(void)
+{
+    uint32_t n = 0;
+    for (int experts = 0; experts < 2; experts++)
+        for (uint32_t sites = 1; sites < MAX_DATACENTERS; sites++)
+            n += families[experts][sites].n;
+    return n;
+}
+
+/* Writes which jobs were planned, and how many comparisons failed. */
+static size_t write_counts(char *out, size_t room)
+{
+    uint32_t n = 0, failed = 0;
+    for (int i = 0; i < N_TALLIES; i++) {
+        n += tallies[i].n;
+        failed += tallies[i].failed;
+    }
+    return (size_t)snprintf(out, room,
+                            "Random jobs with the seeds %" PRIu64 " to %" PRIu64
+                            ": %" PRIu32 " jobs, of which %" PRIu32
+                            " have a plan. Of %" PRIu32 " comparisons, %" PRIu32
+                            " exceed the limit of %g %%.\n\n",
+                            first_seed, first_seed + n_jobs - 1, n_jobs,
+                            count_plans(), n, failed, 100 * TOLERANCE);
+}
+
 /* Appends the table of gaps. */
 static size_t write_gaps(char *out, size_t room)
 {
@@ -287,18 +317,31 @@ static size_t write_differences(char *out, size_t room)
 static void plans_are_stable(void)
 {
     static char table[8192];
-    for (uint64_t i = 0; i < n_jobs; i++)
+    for (uint32_t i = 0; i < n_jobs; i++) {
         check_job(first_seed + i);
+        if (is_interrupted)
+            n_jobs = i + 1;
+    }
     CHECK(tallies[OWN_DEGREES].n > 0);
-    const size_t len = write_gaps(table, sizeof table);
+    size_t len = write_counts(table, sizeof table);
+    len += write_gaps(table + len, sizeof table - len);
     write_differences(table + len, sizeof table - len);
     printf("%s", table);
     if (page)
         CHECK(page_part("test_plan_stability", page, true, 0, table));
 }
 
+static void interrupt(int number)
+{
+    (void)number;
+    is_interrupted = true;
+}
+
 int main(int argc, char **argv)
 {
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc > 1)
         n_jobs = (uint32_t)strtoul(argv[1], NULL, 10);
     if (argc > 2)
