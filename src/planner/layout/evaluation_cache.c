@@ -206,8 +206,9 @@ static lh_status run_method(const lh_pipeline *p, const char *method,
                             lhi_arena *mem, lhi_method_outcome *out,
                             lh_schedule **schedule, lh_error *err)
 {
-    lh_bound bound;
-    LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
+    lh_bound bound = {0};
+    if (lhi_method_find(method)->kind == LHI_METHOD_SLOW)
+        LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
     lh_method_options how = {
         .size = sizeof how, .sub_blocks = sub_blocks, .bound_ns = bound.ns};
     lh_schedule *made;

@@ -51,7 +51,7 @@ static lhi_space_visit count_one; /* also runs on other threads than the
  * has decided so far; stores the reason for the first refusal. */
 static bool is_accepted(const expansion *g)
 {
-    lh_error why = {0};
+    lh_error why; /* set by a failure */
     lhi_space_refusal *kept = g->space->refused;
     const lh_job *job = g->space->job;
     if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)

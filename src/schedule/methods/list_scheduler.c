@@ -68,6 +68,7 @@ typedef struct lhi_list_scheduler_state {
     pick *picks;        /* per device */
     uint32_t *tree, leaves;
     candidate *list;         /* candidates on the current device */
+    candidate *allocating;   /* scratch: those that take memory */
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
@@ -357,7 +358,8 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
             continue;
         if (!fits(b, c->pass))
             refused[kind] = true;
-        else if (!kinds[kind] || (kind != 2 && stream > kinds[kind]->stream))
+        else if (!kinds[kind] || (kind == 2 ? c->pass < kinds[2]
+                                            : stream > kinds[kind]->stream))
             kinds[kind] = c->pass;
     }
     uint32_t want = s->last_kind[device] == 0 ? 1 : 0;
@@ -374,21 +376,25 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
 }
 
 /* Picks, among the first n candidates that can start by `until` (ns) and fit
- * into memory, the one with the earliest due date; ties: the earlier start.
- * pick.stream is LH_NONE if there is none. */
+ * into memory, the one with the earliest due date; ties: the earlier start,
+ * then the device's sequence. pick.stream is LH_NONE if there is none. */
 static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
                              int64_t until)
 {
     const list_state *s = b->state;
+    const next_pass *first = NULL;
     pick best = {.start_ns = NEVER, .stream = LH_NONE, .due_ns = NEVER};
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &s->list[i];
         if (c->start_ns > until)
             continue;
         const int64_t due = c->pass->due_ns;
-        bool sooner = best.stream == LH_NONE || due < best.due_ns ||
-                      (due == best.due_ns && c->start_ns < best.start_ns);
+        bool sooner = !first || due < best.due_ns ||
+                      (due == best.due_ns &&
+                       (c->start_ns < best.start_ns ||
+                        (c->start_ns == best.start_ns && c->pass < first)));
         if (sooner && fits(b, c->pass)) {
+            first = c->pass;
             best.start_ns = c->start_ns;
             best.stream = c->pass->stream;
             best.due_ns = due;
@@ -433,15 +439,25 @@ static void choose_pass(lhi_list_scheduler *b, uint32_t device)
     const lhi_stream_device *d = &b->devices[device];
     const int64_t free_ns = s->free[device];
     next_pass *all = s->coming + d->first_slot;
-    uint32_t n = 0;
+    const stream_memory *now = s->now + d->first_slot;
+    const bool unlimited = d->room == LH_NO_LIMIT;
+    uint32_t n = 0, n_allocating = 0;
     for (uint32_t i = 0; i < d->n_streams; i++) {
         int64_t start = lhi_max_int64(free_ns, all[i].ready_ns);
         if (start == NEVER)
             continue;
         if (s->rules->delay_sends)
             start = hold_back(b, all[i].stream, start);
-        s->list[n++] = (candidate){start, &all[i]};
+        /* Whether the others fit is costly to check, so they come last: many
+         * are ruled out by then. */
+        const uint32_t slot = s->backward ? d->n_streams - 1 - i : i;
+        if (unlimited || now[slot].memory <= 0)
+            s->list[n++] = (candidate){start, &all[i]};
+        else
+            s->allocating[n_allocating++] = (candidate){start, &all[i]};
     }
+    memcpy(s->list + n, s->allocating, n_allocating * sizeof *s->list);
+    n += n_allocating;
     const int64_t at = find_first_start(b, n);
     pick *out = &s->picks[device];
     *out = (pick){NEVER, LH_NONE, NEVER, at, NEVER, at};
@@ -562,6 +578,7 @@ bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
         .tree = LHI_NEW(b->mem, uint32_t, 2 * (size_t)leaves),
         .leaves = leaves,
         .list = LHI_NEW(b->mem, candidate, most),
+        .allocating = LHI_NEW(b->mem, candidate, most),
         .now = LHI_NEW(b->mem, stream_memory, b->n_streams),
         .standing = LHI_NEW(b->mem, position_sums, most + 1),
         .coming = LHI_NEW(b->mem, next_pass, b->n_streams),
@@ -569,7 +586,7 @@ bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
     b->state = s;
     return s->ready && s->next && s->free && s->held && s->last_kind &&
            s->has_run_d && s->link && s->picks && s->tree && s->list &&
-           s->now && s->coming && s->standing;
+           s->allocating && s->now && s->coming && s->standing;
 }
 
 /* --- run ----------------------------------------------------------------- */

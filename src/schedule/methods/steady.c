@@ -32,6 +32,7 @@ typedef struct steady {
     double unit_ns;  /* per slot */
     uint32_t *taken; /* [device * slots + slot]: pass; LH_NONE: free */
     int64_t *at;     /* per pass: absolute slot */
+    int64_t *first;  /* per pass: its first round, at / slots */
     lh_evaluator *judge;
     lh_schedule view; /* view of the orders under evaluation */
     lhi_orders *best, trial;
@@ -66,10 +67,12 @@ static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
     uint32_t *taken = s->taken + (size_t)device * s->slots;
-    while (taken[ready % s->slots] != LH_NONE)
-        ready++;
-    taken[ready % s->slots] = pass;
+    uint32_t slot = (uint32_t)(ready % s->slots);
+    for (; taken[slot] != LH_NONE; ready++)
+        slot = slot + 1 < s->slots ? slot + 1 : 0;
+    taken[slot] = pass;
     s->at[pass] = ready;
+    s->first[pass] = ready / s->slots;
     return ready;
 }
 
@@ -116,7 +119,7 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     for (uint32_t i = 0; i < s->slots; i++) {
         if (taken[i] == LH_NONE)
             continue;
-        int64_t first = s->at[taken[i]] / s->slots;
+        int64_t first = s->first[taken[i]];
         if (round < first + s->p->n_microbatches)
             next = lhi_min_int64(next, lhi_max_int64(first, round));
     }
@@ -134,7 +137,7 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
     for (; round != INT64_MAX; round = next_round(s, taken, round + 1))
         for (uint32_t i = 0; i < s->slots; i++) {
             uint32_t pass = taken[i];
-            int64_t first = pass == LH_NONE ? 0 : s->at[pass] / s->slots;
+            int64_t first = pass == LH_NONE ? 0 : s->first[pass];
             if (pass != LH_NONE && round >= first && round - first < n)
                 lhi_order_add_pass(out, get_pass_kind(s->p, pass), pass % C,
                                    (uint32_t)(round - first));
@@ -191,11 +194,12 @@ static lh_status allocate_tables(steady *s, lh_error *err)
     s->unit_ns = most > 0 ? most / s->slots : 1;
     s->taken = LHI_NEW(s->mem, uint32_t, (size_t)p->n_devices * s->slots);
     s->at = LHI_NEW(s->mem, int64_t, (size_t)each * p->n_chunks);
+    s->first = LHI_NEW(s->mem, int64_t, (size_t)each * p->n_chunks);
     s->view =
         (lh_schedule){.n_devices = p->n_devices,
                       .orders = LHI_NEW(s->mem, const lh_pass *, p->n_devices),
                       .counts = LHI_NEW(s->mem, uint32_t, p->n_devices)};
-    return s->taken && s->at && s->view.orders && s->view.counts
+    return s->taken && s->at && s->first && s->view.orders && s->view.counts
                ? LH_OK
                : lhi_fail_nomem(err);
 }
