@@ -188,8 +188,8 @@ def the_target_in_the_job_has_the_same_effect():
     for plan in plans:
         plan.pop("name")
     check(plans[0] == plans[1], "an option and a key give one plan")
-    check(plans[0]["job"]["framework"]["preset"] == "megatron",
-          "and Megatron-LM's ways")
+    check(plans[0]["job"]["layout"]["framework"] == "megatron" and
+          plans[0]["job"]["framework"] == {}, "and Megatron-LM's ways")
     case("another key goes first", ["plan", "b.yaml", "--for", "pytorch", "-q",
                                     "--no-optimal", "--effort", "4000"],
          out=r"for +PyTorch \(2\.15\)", err=ANY)

@@ -48,6 +48,14 @@ static const expected presets[] = {
      LH_GRADIENT_BF16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
     {FP16 "framework: {preset: deepspeed, attention: unfused}\n", true, true,
      LH_GRADIENT_FP16, LH_GRADIENT_FP16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
+    {JOB "layout: {framework: megatron}\n", false, false, LH_GRADIENT_FP32,
+     LH_GRADIENT_FP32, LH_RECEIVES_LATE, LH_RECEIVES_EARLY},
+    /* Defaults that the file has stay in it. */
+    {JOB "framework: {preset: none, attention: fused, kernels: fused,"
+         " gradients: fp32, reduce: fp32, receives: early,"
+         " overlap: {tensor: 0, expert: 0}}\n",
+     false, false, LH_GRADIENT_FP32, LH_GRADIENT_FP32, LH_RECEIVES_EARLY,
+     LH_RECEIVES_EARLY},
     /* A key overrides the preset, in any order. */
     {FP16 "framework: {gradients: fp32, reduce: bf16, receives: late-fd,"
           " sequence_parallel: true, attention: fused, preset: deepspeed}\n",
@@ -57,7 +65,14 @@ static const expected presets[] = {
 
 static bool alike(const lh_framework *a, const lh_framework *b)
 {
-    return a->preset == b->preset && a->attention == b->attention &&
+    return a->preset_given == b->preset_given &&
+           a->attention_given == b->attention_given &&
+           a->kernels_given == b->kernels_given &&
+           a->gradients_given == b->gradients_given &&
+           a->reduce_given == b->reduce_given &&
+           a->overlap_tensor_given == b->overlap_tensor_given &&
+           a->overlap_expert_given == b->overlap_expert_given &&
+           a->preset == b->preset && a->attention == b->attention &&
            a->kernels == b->kernels && a->loss == b->loss &&
            a->no_sequence_parallel == b->no_sequence_parallel &&
            a->gradients == b->gradients && a->reduce == b->reduce &&

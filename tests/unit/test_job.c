@@ -269,6 +269,8 @@ static void job_round_trip(lh_job *job, const char *what)
         CHECK_OK(lh_job_format(back, &again, NULL, &err), err);
         CHECK_STR(again, text);
         CHECK_INT(back->n_gpus, job->n_gpus);
+        CHECK_INT(back->training.dispatcher_given,
+                  job->training.dispatcher_given);
         CHECK_INT(lh_model_params(back->model), lh_model_params(job->model));
     }
     lh_job_free(back);
@@ -289,6 +291,9 @@ static void odd_jobs_survive_a_round_trip(void)
             LINK,
         "longhaul: job/1\nmodel: mixtral-8x7b\n"
         "training: {global_batch: 8, sequence: 16, dispatcher: deepep}\n" TWO
+            LINK,
+        "longhaul: job/1\nmodel: mixtral-8x7b\n"
+        "training: {global_batch: 8, sequence: 16, dispatcher: alltoall}\n" TWO
             LINK,
         "longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
         "layout: {tensor: 8, expert: 4, expert_tensor: 2}\n",

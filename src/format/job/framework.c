@@ -298,25 +298,43 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Sets the framework's *_given members by the keys that `map` has, then checks
- * gradients, FP8 and settings without effect; check function for the framework
- * schema. */
+/* Keys that leave a value open unless the file has them, with the member of
+ * lh_framework that records it. `map`: the nested map; NULL: `framework`. */
+static const struct {
+    const char *map, *key;
+    size_t given;
+} open_keys[] = {
+    {NULL, "preset", offsetof(lh_framework, preset_given)},
+    {NULL, "attention", offsetof(lh_framework, attention_given)},
+    {NULL, "kernels", offsetof(lh_framework, kernels_given)},
+    {NULL, "gradients", offsetof(lh_framework, gradients_given)},
+    {NULL, "reduce", offsetof(lh_framework, reduce_given)},
+    {NULL, "receives", offsetof(lh_framework, receives_given)},
+    {"overlap", "tensor", offsetof(lh_framework, overlap_tensor_given)},
+    {"overlap", "expert", offsetof(lh_framework, overlap_expert_given)},
+    {"overlap", "shared_experts", offsetof(lh_framework, overlap_expert_given)},
+};
+enum { N_OPEN_KEYS = sizeof open_keys / sizeof *open_keys };
+
+/* Records in *f which of the open keys the file's `map` has. */
+static void find_given_keys(const lhi_node *map, lh_framework *f)
+{
+    for (size_t i = 0; i < N_OPEN_KEYS; i++) {
+        const lhi_node *in =
+            open_keys[i].map ? lhi_node_find(map, open_keys[i].map) : map;
+        if (in && lhi_node_find(in, open_keys[i].key))
+            *(bool *)((char *)f + open_keys[i].given) = true;
+    }
+}
+
+/* Checks gradients, FP8 and settings without effect, after recording the keys
+ * that `map` has; check function for the framework schema. */
 static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {
     lh_framework *f = it;
     const framework_context *a = r->context;
-    const lhi_node *overlap = lhi_node_find(map, "overlap");
-    f->preset_given = lhi_node_find(map, "preset") != NULL;
-    f->attention_given = lhi_node_find(map, "attention") != NULL;
-    f->kernels_given = lhi_node_find(map, "kernels") != NULL;
-    f->gradients_given = lhi_node_find(map, "gradients") != NULL;
-    f->reduce_given = lhi_node_find(map, "reduce") != NULL;
-    f->receives_given = lhi_node_find(map, "receives") != NULL;
-    f->overlap_tensor_given = overlap && lhi_node_find(overlap, "tensor");
-    f->overlap_expert_given =
-        overlap && (lhi_node_find(overlap, "expert") ||
-                    lhi_node_find(overlap, "shared_experts"));
+    find_given_keys(map, f);
     LHI_TRY(check_gradients(r, map, f, a->job, err));
     LHI_TRY(check_fp8(r, map, f, a->job, err));
     return check_effects(r, map, f, a->job, err);
@@ -325,6 +343,46 @@ static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
 const lhi_schema lhi_framework_schema = {
     LHI_ROWS("framework", lh_framework, framework_rows),
     .start = start_framework, .check = check_framework};
+
+/* Removes from `map` the keys that `usual` has with equal values, in nested
+ * maps too, and nested maps that become empty. */
+static void remove_usual(json_t *map, const json_t *usual)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(map, next, key, value)
+    {
+        const json_t *other = json_object_get(usual, key);
+        if (other && json_is_object(value))
+            remove_usual(value, other);
+        if (other && (json_is_object(value) ? json_object_size(value) == 0
+                                            : json_equal(value, other)))
+            json_object_del(map, key);
+    }
+}
+
+json_t *lhi_framework_to_json(const lh_job *job)
+{
+    const lh_framework *f = &job->framework;
+    lh_framework usual = {0};
+    set_preset(&usual, f->preset, job->training.precision);
+    usual.preset = get_target_preset(job->target);
+    json_t *map = lhi_schema_write(&lhi_framework_schema, f, NULL);
+    json_t *omitted = lhi_schema_write(&lhi_framework_schema, &usual, NULL);
+    for (size_t i = 0; omitted && i < N_OPEN_KEYS; i++) {
+        json_t *in = open_keys[i].map
+                         ? json_object_get(omitted, open_keys[i].map)
+                         : omitted;
+        if (*(const bool *)((const char *)f + open_keys[i].given))
+            json_object_del(in, open_keys[i].key);
+    }
+    if (map && omitted)
+        remove_usual(map, omitted);
+    const bool ok = omitted != NULL;
+    json_decref(omitted);
+    return lhi_json_finish(map, ok);
+}
 
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err)

@@ -90,7 +90,7 @@ static json_t *training_to_json(const lh_training *t)
          lhi_json_set(map, "offload", offload_to_json(t))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          lhi_json_set(map, "rings", json_string("pipelined"))) &&
-        (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||
+        ((!t->dispatcher_given && t->dispatcher == LH_DISPATCHER_ALL_TO_ALL) ||
          lhi_json_set(map, "dispatcher",
                       json_string(lhi_dispatcher_names[t->dispatcher])));
     return lhi_json_finish(map, ok);
@@ -360,9 +360,7 @@ json_t *lhi_job_to_json(const lh_job *job)
               lhi_json_set(map, "model", model_to_json(job->model)) &&
               lhi_json_set(map, "training", training_to_json(&job->training)) &&
               (!job->framework.given ||
-               lhi_json_set(map, "framework",
-                            lhi_schema_write(&lhi_framework_schema,
-                                             &job->framework, NULL))) &&
+               lhi_json_set(map, "framework", lhi_framework_to_json(job))) &&
               lhi_json_set(map, "cluster", cluster_to_json(job)) &&
               lhi_json_set(map, "layout", layout_to_json(job)) &&
               (!job->profile ||

@@ -260,6 +260,9 @@ double lhi_job_balance_bias(const lh_job *job);
 /* `framework`'s keys, for a job whose model, training and layout are already
  * read. */
 extern const lhi_schema lhi_framework_schema;
+/* Writes the `framework` map of a job, without keys that reading it sets to the
+ * same value and that the file does not have; NULL if allocation fails. */
+json_t *lhi_framework_to_json(const lh_job *job);
 /* Reads the `framework` map of a job. */
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err);
