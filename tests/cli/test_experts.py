@@ -206,6 +206,22 @@ def deepep_supports_few_group_sizes():
     case("nodes of 12 GPUs", ["plan", "job.yaml", "--for", "megatron", "-q",
                               "--no-optimal"], 1,
          err="takes every eight ranks for a node")
+    # Eight ranks of a group are on two nodes of 12 GPUs unless each stage
+    # begins on its own node.
+    small = (text.replace("gpus_per_node: 8", "gpus_per_node: 12")
+             .replace("{name: west, nodes: 16}, {name: east, nodes: 16}",
+                      "{name: west, nodes: 2}")
+             .replace("links: [", "# links: [")
+             .replace("pipeline: 1, tensor: 1, data: 256",
+                      "pipeline: 2, tensor: 1, data: 8, packing: PACKING"))
+    for expert, packing, code in ((8, "dense", 1), (8, "aligned", 0),
+                                  (4, "dense", 0)):
+        write("job.yaml", small.replace("SIZE", str(expert))
+              .replace("PACKING", packing))
+        case(f"groups of {expert} on nodes of 12 GPUs, {packing}",
+             ["plan", "job.yaml", "--for", "megatron", "-q", "--no-optimal"],
+             code, err="some of them are on two" if code else "",
+             out="" if code else ANY)
     write("job.yaml", text.replace("SIZE", "256"))
     case("only Megatron-LM with it", ["plan", "job.yaml", "-q",
                                       "--no-optimal"], out=ANY, err=ANY)

@@ -158,6 +158,11 @@ lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
 lh_status lhi_state_nodes(const lh_job *job, const lh_layout *layout,
                           uint32_t *nodes, lh_error *err);
 
+/* Checks whether every `size` consecutive ranks of a stage, counted from its
+ * first one, are on one node. Errors as lhi_layout_place(). */
+lh_status lhi_layout_check_runs(const lh_job *job, const lh_layout *layout,
+                                uint32_t size, bool *whole, lh_error *err);
+
 /* Returns the default placement of a layout without sites. Pipeline outermost:
  * each datacenter takes as many consecutive stages as fit, in the job's order.
  * Data outermost: all datacenters have equally many whole replicas. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assigns a stage's ranks to nodes. */
+#include "base/fail.h"
 #include "model/group_layout.h"
 #include "planner/layout/layout.h"
 
@@ -36,6 +37,21 @@ lh_status lhi_state_nodes(const lh_job *job, const lh_layout *l,
         mem ? lhi_layout_place(job, l, mem, &places, err) : lhi_fail_nomem(err);
     for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++)
         status = assign_stage(job, l, &places, stage, nodes + stage * n, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lhi_layout_check_runs(const lh_job *job, const lh_layout *l,
+                                uint32_t size, bool *whole, lh_error *err)
+{
+    const size_t n = (size_t)l->data * lhi_group_size(l), all = n * l->pipeline;
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t *nodes = mem ? LHI_NEW(mem, uint32_t, all) : NULL;
+    lh_status status =
+        nodes ? lhi_state_nodes(job, l, nodes, err) : lhi_fail_nomem(err);
+    *whole = true;
+    for (size_t i = 0; status == LH_OK && i < all; i++)
+        *whole = *whole && nodes[i] == nodes[i - i % n % size];
     lhi_arena_free(mem);
     return status;
 }

@@ -48,26 +48,34 @@ static lhi_space_visit count_one; /* also runs on other threads than the
                                    * search's */
 
 /* Checks whether the target framework can run the values that the configuration
- * has decided so far; stores the reason for the first refusal. */
-static bool is_accepted(const expansion *g)
+ * has decided so far, into *accepted; stores the reason for the first refusal.
+ */
+static lh_status check_child(const expansion *g, bool *accepted, lh_error *err)
 {
     lh_error why; /* set by a failure */
     lhi_space_refusal *kept = g->space->refused;
     const lh_job *job = g->space->job;
-    if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)
-        return true;
+    lh_status status =
+        lhi_target_check(job->target, job, g->level, &g->config, &why);
+    *accepted = status == LH_OK;
+    if (status == LH_OK)
+        return LH_OK;
+    if (!lhi_layout_is_infeasible(status))
+        return lhi_fail(err, status, "%s", why.text);
     /* Keeps the highest level's refusal: it is closest to an accepted
      * configuration. */
     if (kept && g->visit != count_one && g->level > kept->level)
         *kept = (lhi_space_refusal){g->level, why};
-    return false;
+    return LH_OK;
 }
 
 /* Passes the current configuration, a child in the search tree, to the visitor
  * if the target framework accepts it. */
 static lh_status visit_child(expansion *g, lh_error *err)
 {
-    return is_accepted(g) ? g->visit(g->context, &g->config, err) : LH_OK;
+    bool accepted;
+    LHI_TRY(check_child(g, &accepted, err));
+    return accepted ? g->visit(g->context, &g->config, err) : LH_OK;
 }
 
 /* --- values to explore ---------------------------------------------------- */
@@ -447,10 +455,10 @@ static lh_status add_states(expansion *g, bool visit, uint64_t *n,
             g->config.zero_given = true;
             g->config.zero = zero;
             g->config.layout.sharding = (lh_sharding)k;
-            if (!is_accepted(g))
-                continue;
-            ++*n;
-            if (visit)
+            bool accepted;
+            LHI_TRY(check_child(g, &accepted, err));
+            *n += accepted;
+            if (visit && accepted)
                 LHI_TRY(g->visit(g->context, &g->config, err));
         }
     return LH_OK;
@@ -492,10 +500,10 @@ static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
         l->chunks_per_device = chunks;
         g->config.placement = placement;
         g->config.layers = lhi_layers_requested(g->space->job, l);
-        if (!is_accepted(g))
-            continue;
-        ++*n;
-        if (visit)
+        bool accepted;
+        LHI_TRY(check_child(g, &accepted, err));
+        *n += accepted;
+        if (visit && accepted)
             LHI_TRY(g->visit(g->context, &g->config, err));
     }
     return LH_OK;

@@ -122,19 +122,47 @@ static bool check_deepep_ranks(uint64_t ranks)
     return false;
 }
 
-/* Checks whether DeepEP supports `ranks` expert-parallel ranks on the job's
- * nodes. It takes every eight ranks of a larger group for one NVLink domain
- * (deepseek-ai/DeepEP, csrc/deep_ep.cpp: rdma_rank = rank / NUM_MAX_NVL_PEERS;
- * kernels/configs.cuh), and shares memory within it. */
-static bool check_deepep_nodes(const lh_job *job, uint64_t ranks)
+/* Checks whether groups of `ranks` consecutive ranks are within nodes wherever
+ * the layout's stages begin: they divide every node's GPUs and, with several
+ * datacenters, every replica. */
+static bool divides_nodes(const lh_job *job, const lh_layout *l, uint32_t ranks)
 {
-    enum { RANKS_OF_A_NODE = 8 }; /* NUM_MAX_NVL_PEERS */
-    for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const uint32_t gpus = job->datacenters[i].gpus_per_node;
-        if (ranks > gpus && gpus % RANKS_OF_A_NODE != 0)
-            return false;
-    }
-    return true;
+    bool divides =
+        job->n_datacenters == 1 || l->tensor * l->context % ranks == 0;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        divides = divides && job->datacenters[i].gpus_per_node % ranks == 0;
+    return divides;
+}
+
+/* Checks that each of DeepEP's NVLink domains is on one node of the placed
+ * layout. DeepEP takes every eight ranks of an expert-parallel group for a
+ * domain, or all of a smaller group (deepseek-ai/DeepEP, csrc/deep_ep.cpp:
+ * rdma_rank = rank / NUM_MAX_NVL_PEERS; kernels/configs.cuh), and shares memory
+ * within it. */
+static lh_status check_megatron_deepep(const lh_job *job, const lh_layout *l,
+                                       lh_error *err)
+{
+    enum { RANKS_OF_A_DOMAIN = 8 }; /* NUM_MAX_NVL_PEERS */
+    const uint64_t block = lh_layout_expert_block(l);
+    const uint32_t domain =
+        block < RANKS_OF_A_DOMAIN ? (uint32_t)block : RANKS_OF_A_DOMAIN;
+    bool whole;
+    lh_error why = {0};
+    if (job->training.dispatcher != LH_DISPATCHER_DEEPEP || l->expert == 1 ||
+        divides_nodes(job, l, domain))
+        return LH_OK;
+    lh_status status = lhi_layout_check_runs(job, l, domain, &whole, &why);
+    if (lhi_layout_is_infeasible(status)) /* reported by the placement */
+        return LH_OK;
+    if (status != LH_OK)
+        return lhi_fail(err, status, "%s", why.text);
+    return whole ? LH_OK
+                 : fail_unsupported(
+                       LH_TARGET_MEGATRON, err,
+                       "dispatches by DeepEP, which takes every eight ranks "
+                       "for a node, but some of them are on two; use an expert "
+                       "x expert_tensor that divides the GPUs of a node, or "
+                       "training.dispatcher: alltoall");
 }
 
 /* Checks that Megatron-LM supports the token dispatcher and sequence
@@ -144,13 +172,6 @@ static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
                                       lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(l);
-    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
-        !check_deepep_nodes(job, block))
-        return fail_unsupported(
-            LH_TARGET_MEGATRON, err,
-            "dispatches by DeepEP, which takes every eight ranks for a node; "
-            "use an expert x expert_tensor within a node, or "
-            "training.dispatcher: alltoall");
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
         !check_deepep_ranks(block))
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -637,7 +658,8 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
     case LHI_LEVEL_WORK:
         return check_megatron_recompute(job, c, err);
     case LHI_LEVEL_PLACED:
-        return check_megatron_rank_order(job, &c->layout, err);
+        LHI_TRY(check_megatron_rank_order(job, &c->layout, err));
+        return check_megatron_deepep(job, &c->layout, err);
     case LHI_LEVEL_STATE:
         return check_megatron_sharding(job, c, err);
     case LHI_LEVEL_COMPLETE:
