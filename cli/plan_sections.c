@@ -293,8 +293,10 @@ static bool fill_flag_table(const lh_plan *p, bool other, cli_table *t,
     if (!other && *format_together(p, text, sizeof text))
         cli_table_note(t, text);
     if (other) {
-        const int len = snprintf(text, sizeof text, "%s without, ",
-                                 cli_plan_time(p, (double)f->before_ns, time));
+        const int len = snprintf(
+            text, sizeof text, "%s without%s, ",
+            cli_plan_time(p, (double)f->before_ns, time),
+            f->exceeds_memory ? ", which does not fit into memory" : "");
         snprintf(text + len, sizeof text - (size_t)len,
                  "%s with all %" PRIu32 " (%+.1f %% against the plan)",
                  cli_plan_time(p, (double)f->best->iteration_ns, time),

@@ -231,8 +231,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status =
-            lhi_plan_advise_flags(job, options, plan->mem, &plan->plan, err);
+        status = lhi_plan_advise_flags(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves) {
         const lh_plan_options shared = lhi_options_for_questions(options);
         status = lhi_plan_curves(plan->job, &shared, plan->mem, tried,

@@ -52,13 +52,20 @@ static lh_plan *make(const char *gib, const char *recompute,
     return make_plan(text);
 }
 
-/* Plans the job with an open layout, and further keys of `training` and
- * `framework`. */
-static lh_plan *make_open(const char *training, const char *framework)
+/* Plans the job with an open layout, the given GPU memory, and further keys of
+ * `training` and `framework`. */
+static lh_plan *make_open_with(const char *gib, const char *training,
+                               const char *framework)
 {
     char text[2000];
-    snprintf(text, sizeof text, OPEN_JOB, "8", "400", training, framework);
+    snprintf(text, sizeof text, OPEN_JOB, gib, "400", training, framework);
     return make_plan(text);
+}
+
+/* Plans the job with an open layout and 8 GiB of memory. */
+static lh_plan *make_open(const char *training, const char *framework)
+{
+    return make_open_with("8", training, framework);
 }
 
 /* Returns the plan's advice for the key of the job; NULL: none. */
@@ -220,6 +227,73 @@ static void options_change_the_layout(void)
     lh_plan_free(p);
 }
 
+/* With 4 GiB of memory the layout that is fastest with bf16 gradients does not
+ * fit without them. A job that sets fp32 gradients has no such layout. */
+static void a_layout_may_need_an_option(void)
+{
+    static const char fixed[] = CLUSTER_AND_MODEL
+        "training: {global_batch: 32, sequence: 4096, zero: 1, recompute: "
+        "none}\n"
+        "framework: {preset: megatron%s}\n"
+        "layout: {tensor: 1, context: 1, expert: 8, pipeline: 1, data: 8, "
+        "micro_batch: 1, chunks_per_device: 4}\n";
+    char text[2000];
+    lh_error err = {0};
+    lh_job *job = NULL;
+    lh_plan *none = NULL;
+    lh_plan *p = make_open_with("4", "", "");
+    const lh_flag_plan *f = p ? p->flag_plan : NULL;
+    CHECK(f && f->exceeds_memory && f->n_flags > 0);
+    if (f) {
+        CHECK_STR(f->flags[0].key,
+                  "framework.gradients: bf16, framework.reduce: bf16");
+        CHECK_STR(f->flags[0].flag, "--grad-reduce-in-bf16");
+        CHECK_INT(f->best->layout.tensor, 1);
+        CHECK_INT(f->best->recompute, LH_RECOMPUTE_NONE);
+        CHECK(f->best->iteration_ns < p->flags_ns);
+        for (uint32_t i = 0; i < f->n_flags; i++) {
+            CHECK(f->flags[i].advised);
+            CHECK(f->flags[i].peak_memory_bytes <= f->best->memory_limit_bytes);
+        }
+        plan_reads_back(p);
+    }
+    snprintf(text, sizeof text, fixed, "4", "400", "");
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    CHECK_INT(lh_plan_make(job, NULL, &none, &err), LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "or framework.gradients: bf16, framework.reduce: bf16");
+    lh_job_free(job);
+    snprintf(text, sizeof text, fixed, "4", "400",
+             ", gradients: bf16, reduce: bf16");
+    lh_plan *with = make_plan(text);
+    CHECK(f && with && with->best.iteration_ns == f->flags[0].iteration_ns);
+    lh_plan_free(with);
+    lh_plan_free(p);
+    p = make_open_with("4", "", ", gradients: fp32, reduce: fp32");
+    CHECK(p && (!p->flag_plan || !p->flag_plan->exceeds_memory));
+    lh_plan_free(p);
+}
+
+/* The job in a plan leaves open the options that the job's file does. */
+static void a_plans_job_leaves_options_open(void)
+{
+    char *text = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    lh_plan *p = make_open("", "");
+    lh_plan *again = NULL;
+    if (p)
+        CHECK_OK(lh_job_format(p->job, &text, &len, &err), err);
+    if (text)
+        again = make_plan(text);
+    CHECK(again && again->flag_plan && again->n_flags == p->n_flags);
+    for (uint32_t i = 0; again && i < again->n_flags; i++)
+        CHECK(!again->flags[i].fixed);
+    CHECK_INT(again ? again->flags_ns : 0, p ? p->flags_ns : 1);
+    lh_text_free(text);
+    lh_plan_free(again);
+    lh_plan_free(p);
+}
+
 /* Options that the job sets, also at their default, are listed, but neither
  * advised nor used for another layout. */
 static void fixed_options_are_respected(void)
@@ -261,6 +335,8 @@ static void one_dispatcher_is_advised(void)
 int main(void)
 {
     RUN(one_dispatcher_is_advised);
+    RUN(a_layout_may_need_an_option);
+    RUN(a_plans_job_leaves_options_open);
     RUN(fixed_options_are_respected);
     RUN(options_change_the_layout);
     RUN(advised_changes_hold_together);

@@ -291,6 +291,10 @@ typedef struct lh_flag_advice {
  * program, each of which the job leaves open. */
 typedef struct lh_flag_plan {
     int64_t before_ns; /* the layout's iteration without the changes */
+    /* The layout does not fit into memory without some of the changes, and
+     * before_ns is the time with more memory. These changes come first; the
+     * gains of the others are with them. */
+    bool exceeds_memory;
     /* The advised changes, by iteration time of the layout with one alone;
      * gain: saved fraction of before_ns. */
     uint32_t n_flags;
@@ -439,10 +443,10 @@ struct lh_memory_needs {
      * recomputation if the job leaves them open; 0: none. */
     uint32_t nodes, gpus;
     lh_fitting_layout nodes_layout;
-    /* The training key that reduces gpu_gib most, with its value, as
+    /* The job's key that reduces gpu_gib most, with its value, as
      * "training.zero: 3", and the least memory with it; the job's own memory if
      * that suffices. Empty: no key reduces it by 5 %. */
-    char key[48];
+    char key[64];
     double key_gib;
     lh_fitting_layout key_layout;
 };

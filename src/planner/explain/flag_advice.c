@@ -2,7 +2,8 @@
 /* Evaluates a plan with single options of its training program changed: builds
  * the plan's layout again by the cost model and simulates the plan's schedule
  * on it. Does the same with the best other layouts; if one of them becomes the
- * fastest, plans the job with its options again. */
+ * fastest, plans the job with its options again. Also plans the job with an
+ * open option that needs less memory, for layouts that fit only with it. */
 #include "planner/explain/flag_advice.h"
 
 #include "base/fail.h"
@@ -10,6 +11,7 @@
 #include "planner/explain/whatif.h"
 #include "planner/layout/target_flags.h"
 #include "planner/search/candidate.h"
+#include "planner/search/memory_needs.h"
 #include "planner/search/refine.h"
 #include "planner/search/search_budget.h"
 
@@ -43,12 +45,14 @@ typedef struct flag_change {
 /* The list under construction. */
 typedef struct flag_list {
     const lh_plan *plan; /* its job, best and schedule */
-    const lh_job *given; /* the job as read: the options that it sets */
     lhi_arena *mem;
     flag_change *changes;
     uint32_t n;
     flag_kind kind;   /* of the changes that are being listed */
     changed_plan all; /* the plan with all advised changes */
+    /* The change without which the layout does not fit; plan->job has it, and
+     * plan->best does not; NULL: the layout fits. */
+    const lhi_option_change *required;
 } flag_list;
 
 /* Returns a copy of the plan's job and layout, in which options of the training
@@ -93,14 +97,13 @@ static lh_status evaluate_change(const flag_list *l, changed_plan *c,
 
 /* Appends a changed option to the list with its iteration time; `key`: job
  * keys, `flag`: options of the training program, `fixed`: the job sets the
- * option. Does nothing if the iteration time stays the same. */
-static lh_status add_flag(flag_list *l, const changed_plan *c, bool fixed,
-                          const char *key, const char *flag, lh_error *err)
+ * option. */
+static lh_status append_flag(flag_list *l, const changed_plan *c, bool fixed,
+                             const char *key, const char *flag, lh_error *err)
 {
     const double now = (double)l->plan->best.iteration_ns;
     flag_change *f = &l->changes[l->n];
-    if (c->choice.iteration_ns == l->plan->best.iteration_ns ||
-        l->n == MOST_FLAGS)
+    if (l->n == MOST_FLAGS)
         return LH_OK;
     f->advice =
         (lh_flag_advice){.key = lhi_arena_strdup(l->mem, key),
@@ -116,6 +119,16 @@ static lh_status add_flag(flag_list *l, const changed_plan *c, bool fixed,
         return lhi_fail_nomem(err);
     l->n++;
     return LH_OK;
+}
+
+/* Appends a changed option to the list, as append_flag() does, if it changes
+ * the iteration time. */
+static lh_status add_flag(flag_list *l, const changed_plan *c, bool fixed,
+                          const char *key, const char *flag, lh_error *err)
+{
+    return c->choice.iteration_ns == l->plan->best.iteration_ns
+               ? LH_OK
+               : append_flag(l, c, fixed, key, flag, err);
 }
 
 /* Evaluates the plan with a changed option and appends it to the list if it is
@@ -148,8 +161,8 @@ static lh_status try_dispatchers(flag_list *l, lh_error *err)
                      name);
         else
             snprintf(flag, sizeof flag, LHI_FLAG_DISPATCHER "%s", name);
-        LHI_TRY(try_flag(l, &c, l->given->training.dispatcher_given, key, flag,
-                         err));
+        LHI_TRY(try_flag(l, &c, l->plan->job->training.dispatcher_given, key,
+                         flag, err));
     }
     return LH_OK;
 }
@@ -160,7 +173,7 @@ static lh_status try_dispatchers(flag_list *l, lh_error *err)
 static lh_status try_expert_overlaps(flag_list *l, lh_error *err)
 {
     const lh_framework *f = &l->plan->job->framework;
-    const bool fixed = l->given->framework.overlap_expert_given;
+    const bool fixed = f->overlap_expert_given;
     if (!(f->overlap_expert > 0)) {
         changed_plan c = start_change(l);
         c.job.framework.overlap_expert = 1;
@@ -193,7 +206,7 @@ static lh_status try_tensor_overlap(flag_list *l, lh_error *err)
         megatron ? LHI_MEGATRON_TENSOR_OVERLAP : LHI_TORCHTITAN_TENSOR_OVERLAP;
     snprintf(key, sizeof key, "framework.overlap.tensor: %.15g",
              c.job.framework.overlap_tensor);
-    return try_flag(l, &c, l->given->framework.overlap_tensor_given, key,
+    return try_flag(l, &c, c.job.framework.overlap_tensor_given, key,
                     megatron ? LHI_FLAG_TENSOR_OVERLAP
                              : LHI_FLAG_COMPILE " " LHI_FLAG_ASYNC_TENSOR,
                     err);
@@ -220,33 +233,16 @@ static lh_status try_sharding(flag_list *l, lh_error *err)
                     flag, err);
 }
 
-/* Evaluates the plan with gradients in bf16, if the job trains in bf16 with
- * fp32 gradients, and lists it if the iteration time changes. */
-static lh_status try_gradients(flag_list *l, lh_error *err)
-{
-    const lh_job *job = l->plan->job;
-    const lh_framework *f = &l->given->framework;
-    changed_plan c = start_change(l);
-    if (job->training.precision != LH_PRECISION_BF16 ||
-        job->framework.gradients == LH_GRADIENT_BF16)
-        return LH_OK;
-    c.job.framework.gradients = c.job.framework.reduce = LH_GRADIENT_BF16;
-    return try_flag(l, &c, f->gradients_given || f->reduce_given,
-                    "framework.gradients: bf16, framework.reduce: bf16",
-                    LHI_FLAG_REDUCE_BF16, err);
-}
-
-/* Evaluates the plan with compiled layers, whose element-wise operations are
- * fused, if layers are not compiled, and lists it if the iteration time
+/* Evaluates the plan with the option that needs less memory (bf16 gradients, or
+ * compiled layers), if it is not used, and lists it if the iteration time
  * changes. */
-static lh_status try_compilation(flag_list *l, lh_error *err)
+static lh_status try_memory_option(flag_list *l, lh_error *err)
 {
     changed_plan c = start_change(l);
-    if (l->plan->job->framework.kernels != LH_KERNELS_EAGER)
-        return LH_OK;
-    c.job.framework.kernels = LH_KERNELS_FUSED;
-    return try_flag(l, &c, l->given->framework.kernels_given,
-                    "framework.kernels: fused", LHI_FLAG_COMPILE, err);
+    lhi_option_change o;
+    return lhi_reduce_memory_by_option(&c.job, &o)
+               ? try_flag(l, &c, o.fixed, o.key, o.flag, err)
+               : LH_OK;
 }
 
 /* The modules that recomputing `moe` includes. */
@@ -354,7 +350,8 @@ static lh_status try_modules(flag_list *l, lh_error *err)
     format_modules(modules, modules ? LHI_FLAG_RECOMPUTE_MODULES " " : "", " ",
                    modules ? "" : "no --recompute-granularity", flag,
                    sizeof flag);
-    return add_flag(l, &c, l->given->training.recompute_given, key, flag, err);
+    return add_flag(l, &c, l->plan->job->training.recompute_given, key, flag,
+                    err);
 }
 
 /* Orders changes by iteration time, for qsort(); equal times by key. */
@@ -411,12 +408,12 @@ static void replace_advised(flag_list *l, uint32_t i)
     l->changes[i].advice.advised = true;
 }
 
-/* Combines the listed changes greedily in l->all: takes each one that the job
- * leaves open, in the list's order, that makes the plan with the earlier ones
- * faster, and marks it as advised. */
+/* Combines the listed changes greedily in l->all, which is the plan with the
+ * required change, if any: takes each one that the job leaves open, in the
+ * list's order, that makes the plan with the earlier ones faster, and marks it
+ * as advised. */
 static lh_status combine_changes(flag_list *l, lh_error *err)
 {
-    l->all = start_change(l);
     for (uint32_t i = 0; i < l->n && l->changes[i].advice.gain > 0; i++) {
         changed_plan next = l->all;
         bool fits;
@@ -438,9 +435,9 @@ static lh_status combine_changes(flag_list *l, lh_error *err)
 static lh_status list_changes(flag_list *l, lh_error *err)
 {
     LHI_TRY(try_tensor_overlap(l, err));
+    LHI_TRY(try_memory_option(l, err));
     if (l->plan->job->target == LH_TARGET_TORCHTITAN)
-        return try_compilation(l, err);
-    LHI_TRY(try_gradients(l, err));
+        return LH_OK;
     LHI_TRY(try_modules(l, err));
     LHI_TRY(try_sharding(l, err));
     if (l->plan->best.layout.expert == 1)
@@ -451,15 +448,36 @@ static lh_status list_changes(flag_list *l, lh_error *err)
     return try_expert_overlaps(l, err);
 }
 
+/* Lists the change that the layout requires to fit into memory, as advised.
+ * *fits: the layout fits with it. */
+static lh_status add_required(flag_list *l, bool *fits, lh_error *err)
+{
+    l->all = start_change(l);
+    LHI_TRY(evaluate_change(l, &l->all, fits, err));
+    if (!*fits)
+        return LH_OK;
+    LHI_TRY(append_flag(l, &l->all, false, l->required->key, l->required->flag,
+                        err));
+    l->changes[0].advice.advised = true;
+    return LH_OK;
+}
+
 /* Lists every change of an option of l->plan's training program by iteration
- * time, and combines those to advise. */
+ * time, the required one first, and combines those to advise. */
 static lh_status fill_list(flag_list *l, lh_error *err)
 {
+    bool fits = true;
+    l->all = start_change(l);
     l->changes = LHI_NEW(l->mem, flag_change, MOST_FLAGS);
     if (!l->changes)
         return lhi_fail_nomem(err);
-    LHI_TRY(list_changes(l, err));
-    qsort(l->changes, l->n, sizeof *l->changes, compare_changes);
+    if (l->required)
+        LHI_TRY(add_required(l, &fits, err));
+    const uint32_t first = l->n;
+    if (fits)
+        LHI_TRY(list_changes(l, err));
+    qsort(l->changes + first, l->n - first, sizeof *l->changes,
+          compare_changes);
     return combine_changes(l, err);
 }
 
@@ -522,26 +540,46 @@ static void add_finalist(const lh_plan *plan, const lh_choice *c,
     finalists[k] = c;
 }
 
+/* Changes there->job to a copy with the option that needs less memory, if the
+ * job leaves one open, and sets l->required to it. */
+static lh_status require_option(flag_list *l, lh_plan *there, lh_error *err)
+{
+    lh_job *job = LHI_NEW(l->mem, lh_job, 1);
+    lhi_option_change *o = LHI_NEW(l->mem, lhi_option_change, 1);
+    if (!job || !o)
+        return lhi_fail_nomem(err);
+    *job = *there->job;
+    if (!lhi_reduce_memory_by_option(job, o) || o->fixed)
+        return LH_OK;
+    there->job = job;
+    l->required = o;
+    return LH_OK;
+}
+
 /* Evaluates another layout, there->best with its schedule, for the plan's job
- * and with the changes that this layout has to gain; into *list if the layout
- * fits and is faster with them than *fastest, which then becomes its time. */
+ * and with the changes that this layout has to gain, or requires to fit into
+ * memory; into *list if the layout is faster with them than *fastest, which
+ * then becomes its time. */
 static lh_status evaluate_layout(const flag_list *own, lh_plan *there,
                                  flag_list *list, int64_t *fastest,
                                  lh_error *err)
 {
-    flag_list l = {.plan = there, .given = own->given, .mem = own->mem};
+    flag_list l = {.plan = there, .mem = own->mem};
     bool fits;
     there->job = own->plan->job;
     changed_plan now = start_change(&l);
     LHI_TRY(evaluate_change(&l, &now, &fits, err));
     if (!fits)
+        LHI_TRY(require_option(&l, there, err));
+    if (!fits && !l.required)
         return LH_OK;
     there->best = now.choice;
     LHI_TRY(fill_list(&l, err));
-    if (l.all.choice.iteration_ns >= *fastest ||
-        l.all.choice.iteration_ns == there->best.iteration_ns) /* no changes */
+    const int64_t ns = l.all.choice.iteration_ns,
+                  before_ns = there->best.iteration_ns;
+    if (l.n == 0 || ns >= *fastest || (fits ? ns >= before_ns : ns > before_ns))
         return LH_OK;
-    *fastest = l.all.choice.iteration_ns;
+    *fastest = ns;
     *list = l;
     return LH_OK;
 }
@@ -571,15 +609,15 @@ static lh_status evaluate_finalist(const flag_list *own,
     return status;
 }
 
-/* Searches the plan's job again with the options of *list, except its
+/* Searches the plan's job again with the options of `job`, except its
  * recomputed modules, and evaluates the layout found like evaluate_layout().
  * `there` holds its plan. */
 static lh_status plan_again(const flag_list *own,
-                            const lh_plan_options *options, lh_plan *there,
-                            flag_list *list, int64_t *fastest, lh_error *err)
+                            const lh_plan_options *options, lh_job job,
+                            lh_plan *there, flag_list *list, int64_t *fastest,
+                            lh_error *err)
 {
     const lh_plan_options shared = lhi_options_for_questions(options);
-    lh_job job = list->all.job;
     lh_error why = {0};
     job.training.recompute = own->plan->job->training.recompute;
     job.training.recompute_modules = own->plan->job->training.recompute_modules;
@@ -606,22 +644,40 @@ static lh_status set_flag_plan(const flag_list *l, lh_plan *plan, lh_error *err)
     best->cost = NULL;
     best->lower_bound_ns = 0; /* that of the job's options */
     LHI_TRY(lhi_choice_compute_rates(plan->job, l->mem, best, err));
-    *out =
-        (lh_flag_plan){.before_ns = l->plan->best.iteration_ns, .best = best};
+    *out = (lh_flag_plan){.before_ns = l->plan->best.iteration_ns,
+                          .exceeds_memory = l->required != NULL,
+                          .best = best};
     plan->flag_plan = out;
     return copy_advice(l, true, &out->flags, &out->n_flags, err);
 }
 
+/* Searches the job with the option that needs less memory, if the job leaves it
+ * open and the memory excluded layouts, and evaluates the layout found like
+ * evaluate_layout(). `there` holds its plan. */
+static lh_status plan_with_less_memory(const flag_list *own,
+                                       const lh_plan_options *options,
+                                       lh_plan *there, flag_list *list,
+                                       int64_t *fastest, lh_error *err)
+{
+    lh_job job = *own->plan->job;
+    lhi_option_change o;
+    if (!own->plan->n_memory || !lhi_reduce_memory_by_option(&job, &o) ||
+        o.fixed)
+        return LH_OK;
+    return plan_again(own, options, job, there, list, fastest, err);
+}
+
 /* Evaluates the best layouts of other kinds than the plan's with changed
- * options. If one is faster than the plan's layout with its own changes,
- * searches the job with these options again, and stores the fastest layout. */
+ * options, and the best one with an option that needs less memory. If one is
+ * faster than the plan's layout with its own changes, searches the job with
+ * these options again, and stores the fastest layout. */
 static lh_status try_layouts(const flag_list *own,
                              const lh_plan_options *options, lh_plan *plan,
                              lh_error *err)
 {
     const lh_choice *finalists[MOST_FINALISTS] = {NULL};
     uint32_t n = 0;
-    lh_plan there[MOST_FINALISTS], again = {0};
+    lh_plan there[MOST_FINALISTS], smaller = {0}, again = {0};
     flag_list list = {0};
     int64_t fastest = own->all.choice.iteration_ns;
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
@@ -632,17 +688,19 @@ static lh_status try_layouts(const flag_list *own,
     for (uint32_t i = 0; i < n; i++)
         LHI_TRY(evaluate_finalist(own, options, finalists[i], &there[i], &list,
                                   &fastest, err));
+    LHI_TRY(
+        plan_with_less_memory(own, options, &smaller, &list, &fastest, err));
     if (!list.plan)
         return LH_OK;
-    LHI_TRY(plan_again(own, options, &again, &list, &fastest, err));
+    LHI_TRY(
+        plan_again(own, options, list.all.job, &again, &list, &fastest, err));
     return set_flag_plan(&list, plan, err);
 }
 
-lh_status lhi_plan_advise_flags(const lh_job *given,
-                                const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_advise_flags(const lh_plan_options *options, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err)
 {
-    flag_list l = {.plan = plan, .given = given, .mem = mem};
+    flag_list l = {.plan = plan, .mem = mem};
     const lh_target target = plan->job->target;
     plan->flags_ns = -1;
     if ((target != LH_TARGET_MEGATRON && target != LH_TARGET_TORCHTITAN) ||

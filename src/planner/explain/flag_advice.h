@@ -10,10 +10,8 @@
 /* Fills plan->flags, the options of the training program that would change the
  * iteration time of plan->best and its schedule, and plan->flag_plan, a layout
  * that is fastest with changed options, if the job is for such a program. Only
- * options that `given` leaves open are advised; `given`: the plan's job as read
- * from its file. Results are in `mem`. */
-lh_status lhi_plan_advise_flags(const lh_job *given,
-                                const lh_plan_options *options, lhi_arena *mem,
+ * options that the plan's job leaves open are advised. Results are in `mem`. */
+lh_status lhi_plan_advise_flags(const lh_plan_options *options, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 
 #endif

@@ -166,6 +166,8 @@ static const lhi_schema own_flag_table = {
     LHI_ROWS("flag", lh_flag_advice, flag_rows)};
 static const lhi_schema_field flag_plan_rows[] = {
     {"before_s", LHI_SECONDS(lh_flag_plan, before_ns), .high = 9e9},
+    {"exceeds_memory", LHI_BOOL(lh_flag_plan, exceeds_memory),
+     LHI_OMIT_IF(lh_flag_plan, exceeds_memory, false)},
     {"flags", LHI_LIST(lh_flag_plan, flags, n_flags), .table = &own_flag_table,
      .min_items = 1},
     {"best", LHI_STRUCT_POINTER(lh_flag_plan, best),

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/integer_math.h"
 #include "format/job/job_values.h"
+#include "planner/layout/target_flags.h"
 #include "planner/search/elastic_search.h"
 #include "planner/search/local_search.h"
 
@@ -397,8 +398,32 @@ typedef enum memory_key {
     MEMORY_KEY_RECOMPUTE,
     MEMORY_KEY_OFFLOAD,
     MEMORY_KEY_SLICES,
+    MEMORY_KEY_OPTION,
     N_MEMORY_KEYS
 } memory_key;
+
+bool lhi_reduce_memory_by_option(lh_job *job, lhi_option_change *out)
+{
+    lh_framework *f = &job->framework;
+    if (job->target == LH_TARGET_MEGATRON &&
+        job->training.precision == LH_PRECISION_BF16 &&
+        f->gradients != LH_GRADIENT_BF16) {
+        *out = (lhi_option_change){
+            .key = "framework.gradients: bf16, framework.reduce: bf16",
+            .flag = LHI_FLAG_REDUCE_BF16,
+            .fixed = f->gradients_given || f->reduce_given};
+        f->gradients = f->reduce = LH_GRADIENT_BF16;
+        return true;
+    }
+    if (job->target == LH_TARGET_TORCHTITAN && f->kernels == LH_KERNELS_EAGER) {
+        *out = (lhi_option_change){.key = "framework.kernels: fused",
+                                   .flag = LHI_FLAG_COMPILE,
+                                   .fixed = f->kernels_given};
+        f->kernels = LH_KERNELS_FUSED;
+        return true;
+    }
+    return false;
+}
 
 /* Cuts the job's sequences into slices. Returns false if they are too short, or
  * the job or its schedule does not support it. */
@@ -417,12 +442,14 @@ static bool cut_sequences(lh_job *job)
     return k > 1;
 }
 
-/* Relaxes one job key that restricts memory (such as the ZeRO stage or
- * recomputation): leaves it open, or sets it to its maximum. Returns false if
- * that changes nothing or is not supported. */
+/* Relaxes one job key that restricts memory (such as the ZeRO stage,
+ * recomputation, or an option of the training program): leaves it open, or sets
+ * it to its maximum. Returns false if that changes nothing or is not supported.
+ */
 static bool relax_key(lh_job *job, memory_key key)
 {
     lh_training *t = &job->training;
+    lhi_option_change option;
     switch (key) {
     case MEMORY_KEY_ZERO:
         if (!t->zero_given || t->zero >= 3 || job->n_gpus == 1)
@@ -443,17 +470,21 @@ static bool relax_key(lh_job *job, memory_key key)
         return true;
     case MEMORY_KEY_SLICES:
         return cut_sequences(job);
+    case MEMORY_KEY_OPTION:
+        return lhi_reduce_memory_by_option(job, &option);
     case N_MEMORY_KEYS:
         break;
     }
     return false;
 }
 
-/* Formats into out->key the relaxed job key `key` with its value in layout
- * `at`, with which the job fits into memory. */
-static void format_key(memory_key key, const lh_job *relaxed,
+/* Formats into out->key the job key `key`, changed from `job` to `relaxed`,
+ * with its value in layout `at`, with which the job fits into memory. */
+static void format_key(memory_key key, const lh_job *job, const lh_job *relaxed,
                        const lh_fitting_layout *at, lh_memory_needs *out)
 {
+    lh_job again = *job;
+    lhi_option_change option;
     switch (key) {
     case MEMORY_KEY_ZERO:
         snprintf(out->key, sizeof out->key, "training.zero: %" PRIu32,
@@ -466,6 +497,10 @@ static void format_key(memory_key key, const lh_job *relaxed,
     case MEMORY_KEY_SLICES:
         snprintf(out->key, sizeof out->key, "layout.slices: %" PRIu32,
                  relaxed->layout.slices);
+        break;
+    case MEMORY_KEY_OPTION:
+        if (lhi_reduce_memory_by_option(&again, &option))
+            snprintf(out->key, sizeof out->key, "%s", option.key);
         break;
     case MEMORY_KEY_OFFLOAD:
     case N_MEMORY_KEYS:
@@ -511,7 +546,7 @@ static lh_status find_key(needs_search *n, const lh_job *job,
             continue;
         most = out->key_gib = gib;
         out->key_layout = at;
-        format_key((memory_key)k, &relaxed, &at, out);
+        format_key((memory_key)k, job, &relaxed, &at, out);
     }
     return LH_OK;
 }

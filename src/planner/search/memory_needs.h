@@ -6,8 +6,20 @@
 
 #include "planner/search/candidate.h"
 
+/* An option of the training program with another value. */
+typedef struct lhi_option_change {
+    const char *key, *flag; /* of the job, and of the program */
+    bool fixed;             /* the job sets the option */
+} lhi_option_change;
+
+/* Sets the option of the job's training program with which training needs less
+ * memory without recomputation: gradients in the type of the training, in bf16
+ * with Megatron-LM; compiled layers with torchtitan. Returns false if there is
+ * none, or the job has it. */
+bool lhi_reduce_memory_by_option(lh_job *job, lhi_option_change *out);
+
 /* Finds the changes that make `s`'s job fit into memory: more memory per GPU,
- * more nodes, or another training key. Each search runs the steps of the plan's
+ * more nodes, or another key. Each search runs the steps of the plan's
  * search until a first layout works. */
 lh_status lhi_find_memory_needs(const lhi_layout_search *s,
                                 lh_memory_needs *out, lh_error *err);
