@@ -14,6 +14,8 @@
 /* Bytes per token that an MLP retains. */
 typedef struct mlp_bytes {
     double into;    /* results of the first matrices */
+    double limited; /* the same within limits, input of the activation
+                     * function; 0: no limits, or within its kernel */
     double product; /* result of the activation function, input of the last
                      * matrix */
 } mlp_bytes;
@@ -196,6 +198,8 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
         p->moved += moved;
     add_mlp(shape, shape->expert_rows,
             (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
+    if (shape->limits_activations)
+        p->routed.limited = p->routed.into;
     if (m->shared_expert_ffn)
         add_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
                 &p->shared, p);
@@ -206,10 +210,11 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
 }
 
 /* Returns the bytes that an MLP retains per token for its backward pass: the
- * results of the first matrices and of the activation function. */
+ * results of the first matrices, their limited values, and the result of the
+ * activation function. */
 static double sum_mlp(const mlp_bytes *mlp)
 {
-    return mlp->into + mlp->product;
+    return mlp->into + mlp->limited + mlp->product;
 }
 
 /* Returns the activation bytes per token that are not retained because their
@@ -232,7 +237,7 @@ static double count_module_recompute_bytes(const lhi_shape *shape,
     if (lhi_is_module_recomputed(shape, LH_MODULE_MOE))
         return dropped + p->moved + sum_mlp(&p->routed) + sum_mlp(&p->shared);
     if (lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
-        dropped += p->routed.product;
+        dropped += p->routed.limited + p->routed.product;
     if (lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
         dropped += sum_mlp(&p->shared);
     return dropped;
@@ -256,7 +261,8 @@ static double count_recompute_bytes(const lhi_shape *shape,
     }
     if (shape->unfused)
         return p->core;
-    return p->norms + p->dense.product + p->routed.product + p->shared.product;
+    return p->norms + p->dense.product + p->routed.limited + p->routed.product +
+           p->shared.product;
 }
 
 /* Returns the bytes of the gradients that exist at once where a layer's dense

@@ -46,6 +46,10 @@ typedef struct lhi_shape {
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
+    /* The inputs of the experts' activation function are limited by kernels of
+     * their own, as in Megatron Core (weighted_bias_quick_geglu_impl()) with
+     * unfused experts. */
+    bool limits_activations;
     /* Tokens from an all-to-all are ordered by sender, and are sorted by expert
      * and back (Megatron Core, MoEAlltoAllTokenDispatcher, with several experts
      * on a GPU), after GPUs that share an expert have gathered them. */
