@@ -116,10 +116,24 @@ bool published_choices(const predicted *rows, uint32_t n, bool markdown,
  * Returns false after printing an error if its job has none. */
 bool published_add_accuracy(const char *job_text, double error);
 
+/* Mean errors of torchtitan's held-out runs. */
+typedef struct titan_errors {
+    double time_percent, memory_percent; /* memory: with the default reserve */
+} titan_errors;
+
 /* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both
  * as Markdown. Returns false after printing an error, also if a run that ran
  * out of memory is predicted to leave more than 3 GiB free. */
-bool published_torchtitan(const char *folder, FILE *to);
+bool published_torchtitan(const char *folder, titan_errors *errors, FILE *to);
+
+/* Reads the runs with LLM Foundry in FOLDER/llm-foundry, predicts them and
+ * prints both as Markdown. Returns false after printing an error. */
+bool published_foundry(const char *folder, FILE *to);
+
+/* Prints as Markdown the held-out errors beside their goals, and the groups of
+ * runs that contribute to them, with causes. */
+void published_goals(const predicted *rows, uint32_t n,
+                     const titan_errors *titan, FILE *to);
 /* Prints the job of the torchtitan run in a row, counted from 0. Returns false
  * after printing an error. */
 bool published_torchtitan_job(const char *folder, long row);

@@ -5,10 +5,11 @@
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/ and torchtitan/
- * (default bench/data). Each run becomes a job file with a fixed layout,
- * planned as by `longhaul plan`; --job prints the job of row N of all files,
- * counted from 0. Runs that a job cannot express are listed with the reason.
+ * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/, torchtitan/ and
+ * llm-foundry/ (default bench/data). Each run becomes a job file with a fixed
+ * layout, planned as by `longhaul plan`; --job prints the job of row N of all
+ * files, counted from 0. Runs that a job cannot express are listed with the
+ * reason.
  * --write writes the results to PAGE (docs/validation.md), between the two
  * lines that begin with
  * "<!-- validate-published"; --check fails if PAGE differs from the current
@@ -340,12 +341,15 @@ static bool update_page(const published_set *set, const predicted *rows,
     char *made = NULL;
     size_t len = 0;
     FILE *to = open_memstream(&made, &len);
+    titan_errors titan = {0};
     bool ok = false;
 
     if (!to)
         return false;
     ok = print_all(set, rows, n, true, to);
-    ok = published_torchtitan(on->folder, to) && ok;
+    ok = published_torchtitan(on->folder, &titan, to) && ok;
+    ok = published_foundry(on->folder, to) && ok;
+    published_goals(rows, n, &titan, to);
     ok = ok && check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
         ok = page_part("validate-published", on->page, on->write, 1, made);
@@ -430,6 +434,10 @@ int main(int argc, char **argv)
         return 1;
     if (a.on.page)
         return !update_page(&set, rows, n, &a.on);
-    const bool ok = print_all(&set, rows, n, false, stdout);
-    return !published_torchtitan(a.on.folder, stdout) || !ok;
+    titan_errors titan = {0};
+    bool ok = print_all(&set, rows, n, false, stdout);
+    ok = published_torchtitan(a.on.folder, &titan, stdout) && ok;
+    ok = published_foundry(a.on.folder, stdout) && ok;
+    published_goals(rows, n, &titan, stdout);
+    return !ok;
 }
