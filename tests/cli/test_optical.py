@@ -66,6 +66,44 @@ check(cut["cut_messages"] == 2 and
       cut["iteration_ns"][0] == 183432464 + 1000000000 - 10000000 and
       cut["iteration_ns"][1] == 183432464, f"groom, cut: {cut['iteration_ns']}")
 
+# --- priorities --------------------------------------------------------------------
+# Two slots on one line between the jobs' nodes: a message uses all of it. The job
+# with the higher priority runs as without the other one, which sends messages again.
+LINE = """longhaul: optical/1
+topology: {nodes: [{id: 8}, {id: 7}, {id: 5}], links: [{a: 8, b: 7, km: 750}, {a: 7, b: 5, km: 600}]}
+slots: 2
+jobs:
+- {preset: 8b, stages: 2, placement: [8, 5], schedule: gpipe, microbatches: 2%s}
+- {preset: 8b, stages: 3, placement: [8, 7, 5], schedule: 1f1b, microbatches: 8%s}
+seeds: [1]
+iterations: 5
+policies: {ksp-ff: {}, cba: {groom: true}}
+"""
+
+
+def jobs_of(*priorities):
+    (WORK / "rank.yaml").write_text(LINE % tuple(
+        f", priority: {n}" for n in priorities))
+    found = json.loads(run("optical", "rank.yaml", "--json").stdout)["policies"]
+    return {name: policy["seeds"][0]["jobs"] for name, policy in found.items()}
+
+
+high, low, equal = jobs_of(1, 0), jobs_of(0, 7), jobs_of(3, 3)
+(WORK / "rank.yaml").write_text("\n".join(
+    line for line in (LINE % ("", "")).splitlines() if "stages: 3" not in line))
+alone = json.loads(run("optical", "rank.yaml", "--json").stdout)["policies"]
+for name in alone:
+    check(high[name][0]["iteration_ns"] ==
+          alone[name]["seeds"][0]["iteration_ns"], f"priority, {name}")
+    check(high[name][0]["preempted_messages"] == 0 <
+          high[name][1]["preempted_messages"], f"preempted, {name}")
+    check(low[name][0]["preempted_messages"] > 0 ==
+          low[name][1]["preempted_messages"], f"lower, {name}")
+    check(equal[name][0]["iteration_ns"] != high[name][0]["iteration_ns"] and
+          equal[name][0]["preempted_messages"] == 0, f"equal, {name}")
+(WORK / "bad.yaml").write_text(LINE % (", priority: -1", ""))
+check("jobs[0].priority" in run("optical", "bad.yaml").stderr, "priority -1")
+
 # --- sweeps ---------------------------------------------------------------------
 GRID = ("optical", "optical.yaml", "--sweep", "job.microbatches=1,2,4",
         "--sweep", "job.preset=8b,70b")

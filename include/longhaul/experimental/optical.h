@@ -108,6 +108,9 @@ typedef struct lh_optical_job {
     uint64_t blocked;            /* blocked requests, including warm-up */
     double iteration_s, bubble_ratio, blocking_probability;
     double slots_held; /* occupied slots x fibres, averaged over time */
+    /* Messages sent again because a job with a higher priority took their
+     * circuit. */
+    uint64_t preempted_messages;
     /* With failures, otherwise NULL and 0: the same run without failures, the
      * mean loss per iteration, and the messages whose circuit was cut. */
     const int64_t *intact_ns; /* [n_iterations] */

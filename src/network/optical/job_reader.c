@@ -12,6 +12,7 @@
 enum {
     MAX_STAGES = 1024,
     MAX_MICROBATCHES = 65536,
+    MAX_PRIORITY = 1000,
 };
 /* Maximum size of a transfer, in bits. */
 #define MAX_BITS (INT64_C(1) << 50)
@@ -122,6 +123,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                                        "microbatches",
                                        "activation_limit",
                                        "policy",
+                                       "priority",
                                        NULL};
     lhi_chain *c = &r->job->chain;
     const lhi_node *node;
@@ -210,8 +212,9 @@ static lh_status set_dimensions(reader *r, const lhi_node *node)
 static lh_status read_file(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
-        "name",      "plan",     "pipeline", "message_bits", "datacenters",
-        "placement", "schedule", "sites",    "policy",       NULL};
+        "name",        "plan",      "pipeline", "message_bits",
+        "datacenters", "placement", "schedule", "sites",
+        "policy",      "priority",  NULL};
     const lhi_node *plan = lhi_node_find(map, "plan");
     const lhi_node *pipeline = lhi_node_find(map, "pipeline"), *node;
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
@@ -410,6 +413,9 @@ lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
         LHI_TRY(lhi_policy_parse(doc, node, scenario, policy, err));
         out->policy = policy;
     }
+    if ((node = lhi_node_find(map, "priority")) != NULL)
+        LHI_TRY(
+            lhi_node_get_u32(doc, node, 0, MAX_PRIORITY, &out->priority, err));
     LHI_TRY(read_location(&r, map));
     return check_size(&r, map);
 }

@@ -223,14 +223,16 @@ static void cut_record(lhi_live_run *r, const lhi_circuit *c)
     }
 }
 
-/* Schedules new circuit requests for the messages in transit on circuit `c`,
- * with index `circuit`, when `cable` is cut: now or, by the scenario's option,
- * after the repair. */
-static void restore_messages(lhi_live_run *r, const lhi_circuit *c,
-                             uint32_t circuit, uint32_t cable)
+/* Ends the messages in transit on circuit `c`, with index `circuit`, which was
+ * released before its end: their arrivals are cancelled, and each requests a
+ * new circuit at time `again_ns` or, if that is negative, after the repair of
+ * `cable`. Returns the number of messages. */
+static uint32_t repeat_messages(lhi_live_run *r, const lhi_circuit *c,
+                                uint32_t circuit, int64_t again_ns,
+                                uint32_t cable)
 {
     lhi_live_job *j = &r->jobs[c->job];
-    const lhi_failures *f = r->in->failures;
+    uint32_t n = 0;
     j->held_ns -=
         (double)c->slots * c->path->hops * (double)(c->end_ns - r->now);
     for (uint32_t i = 0; i < j->program->n_tasks; i++) {
@@ -239,14 +241,86 @@ static void restore_messages(lhi_live_run *r, const lhi_circuit *c,
         j->arrive[i] = -1;
         j->attempt[i] = 0;
         j->circuit[i] = LH_NONE;
-        j->out->cut_messages++;
-        if (f->wait)
+        n++;
+        if (again_ns < 0)
             add_wait(r, cable, lhi_live_payload(j, i));
         else
-            lhi_live_push(r, r->now + f->detection_ns, LHI_EVENT_REQUEST,
+            lhi_live_push(r, again_ns, LHI_EVENT_REQUEST,
                           lhi_live_payload(j, i));
     }
+    return n;
 }
+
+/* Releases circuit number `at` before its end; its release event has no
+ * effect. Returns a copy of the circuit. */
+static lhi_circuit end_circuit(lhi_live_run *r, uint32_t at)
+{
+    lhi_circuit c = r->circuits.items[at];
+    r->circuits.items[at].release = UINT64_MAX;
+    lhi_circuits_release(&r->circuits, at);
+    if (lhi_live_is_recording(r))
+        cut_record(r, &c);
+    return c;
+}
+
+/* --- priorities ----------------------------------------------------------- */
+
+/* Checks whether a job with this priority may take circuit `c`: it belongs to a
+ * job with a lower one, and its messages have not arrived. */
+static bool is_preemptible(const lhi_live_run *r, const lhi_circuit *c,
+                           uint32_t priority)
+{
+    return c->slots > 0 && c->job != LH_NONE &&
+           r->jobs[c->job].priority < priority &&
+           c->end_ns - r->in->teardown_ns > r->now;
+}
+
+/* Checks whether a circuit and a grant share a slot of a fibre. */
+static bool overlaps(const lhi_circuit *c, const lhi_circuit_grant *grant)
+{
+    if (c->first >= grant->first + grant->slots ||
+        grant->first >= c->first + c->slots)
+        return false;
+    for (uint32_t i = 0; i < c->path->hops; i++)
+        for (uint32_t k = 0; k < grant->path->hops; k++)
+            if (c->path->fibres[i] == grant->path->fibres[k])
+                return true;
+    return false;
+}
+
+bool lhi_live_preempt(lhi_live_run *r, const lhi_live_job *j,
+                      const lhi_request *request, lhi_circuit_grant *grant)
+{
+    lhi_circuits *all = &r->circuits;
+    lhi_spectrum rest = all->spectrum;
+    if (!r->residual)
+        return false;
+    rest.busy = r->residual;
+    memcpy(rest.busy, all->spectrum.busy,
+           (size_t)rest.n_fibres * rest.n_words * sizeof *rest.busy);
+    for (uint32_t i = 0; i < all->count; i++) {
+        const lhi_circuit *c = &all->items[i];
+        if (is_preemptible(r, c, j->priority))
+            lhi_spectrum_set(&rest, c->path, c->first, c->slots, false);
+    }
+    if (!lhi_assignment_choose(&rest, request, grant))
+        return false;
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (!is_preemptible(r, &all->items[i], j->priority) ||
+            !overlaps(&all->items[i], grant))
+            continue;
+        lhi_circuit c = end_circuit(r, i);
+        lhi_live_job *other = &r->jobs[c.job];
+        uint32_t port = other->program->tasks[c.task].port;
+        /* Behind the port's last circuit no message waits. */
+        if (other->port_circuit[port] == i)
+            other->port_free[port] = c.send_ns > r->now ? c.send_ns : r->now;
+        other->out->preempted_messages += repeat_messages(r, &c, i, r->now, 0);
+    }
+    return true;
+}
+
+/* --- restoration ---------------------------------------------------------- */
 
 /* Allocates a new circuit by first fit for a background circuit `c` that was
  * cut, until its original end; counts it as lost if none is free. */
@@ -267,11 +341,11 @@ static void restore_background(lhi_live_run *r, const lhi_circuit *c)
 void lhi_live_cut(lhi_live_run *r, uint64_t payload)
 {
     uint32_t cable = (uint32_t)payload, n = 0;
+    const lhi_failures *f = r->in->failures;
+    int64_t again_ns = f->wait ? -1 : r->now + f->detection_ns;
     if (payload & RANDOM_CUT)
         lhi_live_push(
-            r,
-            r->now + 1 +
-                lhi_random_exponential(&r->random, r->in->failures->mttr_ns),
+            r, r->now + 1 + lhi_random_exponential(&r->random, f->mttr_ns),
             LHI_EVENT_REPAIR, payload);
     if (payload & NO_REPAIR)
         r->forever[cable] = r->some_forever = true;
@@ -287,23 +361,19 @@ void lhi_live_cut(lhi_live_run *r, uint64_t payload)
         r->no_memory = true;
         return;
     }
-    for (uint32_t i = 0; i < all->count; i++) {
-        lhi_circuit *c = &all->items[i];
-        if (c->slots == 0 || !has_cable(r, c->path, cable))
-            continue;
-        numbers[n] = i;
-        cut[n++] = *c;
-        c->release = UINT64_MAX;
-        lhi_circuits_release(all, i);
-        if (lhi_live_is_recording(r))
-            cut_record(r, &cut[n - 1]);
-    }
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->items[i].slots > 0 &&
+            has_cable(r, all->items[i].path, cable)) {
+            numbers[n] = i;
+            cut[n++] = end_circuit(r, i);
+        }
     block_cable(r, cable, true);
     for (uint32_t i = 0; i < n; i++)
         if (cut[i].job == LH_NONE)
             restore_background(r, &cut[i]);
         else
-            restore_messages(r, &cut[i], numbers[i], cable);
+            r->jobs[cut[i].job].out->cut_messages +=
+                repeat_messages(r, &cut[i], numbers[i], again_ns, cable);
     free(cut);
     free(numbers);
 }

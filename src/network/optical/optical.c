@@ -130,6 +130,7 @@ static lh_status store_output(const lhi_optical_run_job *jobs,
         lh_optical_job *job = (lh_optical_job *)&run->jobs[j];
         summarise_job(job, jobs[j].policy, jobs[j].program, &out->jobs[j]);
         job->cut_messages = out->jobs[j].cut_messages;
+        job->preempted_messages = out->jobs[j].preempted_messages;
     }
     if (out->n_outages == 0)
         return LH_OK;

@@ -292,8 +292,10 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
             return lhi_fail_nomem(err);
         LHI_TRY(place_devices(scenario, job, own, &random, mem, sites, err));
         LHI_TRY(build_program(scenario, job, own, sites, mem, program, err));
-        jobs[i] = (lhi_optical_run_job){
-            .program = program, .policy = own, .sites = sites};
+        jobs[i] = (lhi_optical_run_job){.program = program,
+                                        .policy = own,
+                                        .sites = sites,
+                                        .priority = job->priority};
         LHI_TRY(check_paths(scenario, &jobs[i], err));
     }
     return LH_OK;

@@ -35,6 +35,7 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
         .sites = r->in->jobs[index].sites,
         .out = &r->out->jobs[index],
         .index = index,
+        .priority = r->in->jobs[index].priority,
         .best_ns = -1,
         .next = LHI_NEW(mem, uint32_t, p->n_devices),
         .next_w = LHI_NEW(mem, uint32_t, p->n_devices),
@@ -127,5 +128,15 @@ lh_status lhi_live_run_make(lhi_live_run *r, lh_error *err)
             return lhi_fail_nomem(err);
     }
     r->jobs_left = in->n_jobs;
+    bool ranked = false;
+    for (uint32_t i = 1; i < in->n_jobs; i++)
+        ranked |= r->jobs[i].priority != r->jobs[0].priority;
+    const lhi_spectrum *s = &r->circuits.spectrum;
+    if (ranked) {
+        r->residual =
+            LHI_NEW(r->mem, uint64_t, (size_t)s->n_fibres * s->n_words);
+        if (!r->residual)
+            return lhi_fail_nomem(err);
+    }
     return lhi_live_begin_failures(r) == LH_OK ? LH_OK : lhi_fail_nomem(err);
 }

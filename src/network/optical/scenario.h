@@ -40,6 +40,7 @@ typedef struct lhi_optical_job_spec {
     uint32_t datacenters;      /* for placements from the seed */
     bool keep_groups;          /* one pipeline site's devices share a node */
     const lhi_policy *policy;  /* NULL: the run's */
+    uint32_t priority;         /* among the scenario's jobs */
 } lhi_optical_job_spec;
 
 /* A file that the scenario refers to. */

@@ -239,6 +239,8 @@ static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
     j->arrive[task] = arrive;
     j->circuit[task] = lhi_live_hold(r, grant, end, j->index, task);
     j->port_circuit[t->port] = j->circuit[task];
+    if (j->circuit[task] != LH_NONE)
+        r->circuits.items[j->circuit[task]].send_ns = r->now + wait;
     lhi_live_push(r, arrive, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
 }
 
@@ -286,7 +288,8 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     if (j->attempt[task] == 0 && counted)
         j->out->requested[j->iteration]++;
     lhi_circuit_grant grant;
-    if (lhi_assignment_choose(&r->circuits.spectrum, &request, &grant)) {
+    if (lhi_assignment_choose(&r->circuits.spectrum, &request, &grant) ||
+        lhi_live_preempt(r, j, &request, &grant)) {
         accept_grant(r, j, task, &grant, wait);
         return;
     }
@@ -514,8 +517,8 @@ static void process_event(lhi_live_run *r, const lhi_event *e)
         lhi_live_release(r, e);
         break;
     case LHI_EVENT_ARRIVAL:
-        /* Else its circuit was cut. */
-        if (j->arrive[low] == r->now)
+        /* Else its circuit was cut or taken by another job. */
+        if (j->arrive[low] == r->now && !j->there[low])
             arrive_message(r, j, low);
         break;
     case LHI_EVENT_TASK_END:

@@ -49,6 +49,7 @@ typedef struct lhi_optical_run_job {
     const lhi_program *program;
     const lhi_policy *policy;
     const uint32_t *sites; /* node per device */
+    uint32_t priority;     /* takes slots from jobs with a lower one */
 } lhi_optical_run_job;
 
 /* A circuit in use during the recorded iteration. */
@@ -88,8 +89,9 @@ typedef struct lhi_optical_run_input {
 typedef struct lhi_optical_job_output {
     int64_t *iteration_ns;
     uint32_t *labels, *requested, *refused;
-    uint64_t cut_messages; /* messages whose circuit was cut */
-    double held_ns;        /* slots x fibres x ns, in measured iterations */
+    uint64_t cut_messages;       /* messages whose circuit was cut */
+    uint64_t preempted_messages; /* whose circuit another job took */
+    double held_ns; /* slots x fibres x ns, in measured iterations */
 } lhi_optical_job_output;
 
 /* A run's results. */
@@ -117,6 +119,7 @@ typedef struct lhi_circuit {
     uint32_t job, task;
     uint32_t gbps; /* background by rate; else 0 */
     int64_t start_ns, end_ns;
+    int64_t send_ns;  /* a job's: when its port begins to send */
     uint64_t release; /* sequence number of its release */
 } lhi_circuit;
 

@@ -30,7 +30,8 @@ typedef struct lhi_live_job {
     const uint32_t *sites;
     lhi_optical_job_output *out;
     uint32_t index, iteration; /* iteration: the running one */
-    uint32_t left;             /* remaining tasks in this iteration */
+    uint32_t priority;
+    uint32_t left; /* remaining tasks in this iteration */
     int64_t begin_ns, best_ns;
     bool guarded;   /* labels add no slots in this iteration */
     double held_ns; /* in this iteration */
@@ -80,6 +81,9 @@ typedef struct lhi_live_run {
     bool counting; /* job 0 has finished its warm-up */
     bool no_memory;
     lhi_arena *mem;
+    /* Spectrum without the circuits that a job may take from others; NULL: all
+     * jobs have the same priority. */
+    uint64_t *residual;
     /* Failures: */
     int64_t begin_ns;
     uint32_t *down; /* per cable: outages in progress; NULL: no failures */
@@ -154,6 +158,12 @@ void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
 /* Processes a circuit's release event: frees its slots. Ignores the event of a
  * circuit that was cut or extended since. */
 void lhi_live_release(lhi_live_run *r, const lhi_event *e);
+/* Chooses path and slots for a refused request of job `j` as if the circuits of
+ * jobs with a lower priority were free, and releases those in the way; their
+ * messages request other circuits. Returns false if the request stays refused.
+ */
+bool lhi_live_preempt(lhi_live_run *r, const lhi_live_job *j,
+                      const lhi_request *request, lhi_circuit_grant *grant);
 /* Schedules the run's planned and random cable cuts as events and allocates
  * their state; the jobs begin at r->begin_ns. LH_ENOMEM. */
 lh_status lhi_live_begin_failures(lhi_live_run *r);

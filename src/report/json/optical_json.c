@@ -74,8 +74,15 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
         object = job_json(t, &run->jobs[0]);
     } else {
         json_t *jobs = json_array();
-        for (uint32_t j = 0; jobs && j < run->n_jobs; j++)
-            jobs = lhi_json_append(jobs, job_json(t, &run->jobs[j]));
+        for (uint32_t j = 0; jobs && j < run->n_jobs; j++) {
+            json_t *job = job_json(t, &run->jobs[j]);
+            const bool done =
+                job &&
+                lhi_json_set(
+                    job, "preempted_messages",
+                    json_integer((json_int_t)run->jobs[j].preempted_messages));
+            jobs = lhi_json_append(jobs, lhi_json_finish(job, done));
+        }
         object = json_pack("{s:o}", "jobs", jobs);
     }
     bool ok = object &&
