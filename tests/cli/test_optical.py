@@ -104,6 +104,46 @@ for name in alone:
 (WORK / "bad.yaml").write_text(LINE % (", priority: -1", ""))
 check("jobs[0].priority" in run("optical", "bad.yaml").stderr, "priority -1")
 
+# --- replicas ----------------------------------------------------------------------
+# Both stages are on node 8, with replicas on 5 and 7. The passes take 83.1 ms. A
+# message of a ring is sent in 28,633,116 ns; the longest hop is 1350 km.
+REPLICAS = SCENARIO.replace("placement: [8, 5]",
+                            "data_parallel: {nodes: [8, 5, 7], %s}")
+(WORK / "ring.yaml").write_text(REPLICAS % "reduce_bits: 4294967296")
+ring = json.loads(run("optical", "ring.yaml", "--json").stdout)["policies"][
+    "ksp-ff"]["seeds"][0]
+HOP = 28633116 + 6750000
+check(ring["iteration_ns"] == [83100000 + HOP] * 11 and
+      ring["requests"] == [6] * 11 and ring["labels"] == [6] * 11 and
+      ring["placement"] == [8, 8] and ring["lower_bound_s"] == 0.0831,
+      f"replicas: {ring}")
+(WORK / "ring.yaml").write_text(
+    REPLICAS % "reduce_bits: 4294967296, gather_bits: 4294967296" +
+    "failures: {restore: wait, cuts: [{link: [7, 5], at_s: 0.02, repair_s: 1}]}\n")
+done = json.loads(run("optical", "ring.yaml", "--json").stdout)["policies"]
+ring = done["ksp-ff"]["seeds"][0]
+check(ring["intact_ns"] == [83100000 + 2 * HOP] * 11 and
+      ring["requests"][1:] == [12] * 10, "replicas, gather")
+# From 8 to 5 and from 5 to 7, both devices' messages wait for the repair.
+check(ring["cut_messages"] == 4 and ring["requests"][0] == 16 and
+      ring["iteration_ns"][0] == 1000000000 + HOP + 83100000 + HOP,
+      f"replicas, cut: {ring['iteration_ns']}")
+# CBA doubles the slots of the messages that delay an iteration, and so halves
+# their time, and then of none.
+cba_ring = done["cba"]["seeds"][0]["intact_ns"]
+check(cba_ring[0] == 83100000 + 2 * HOP > cba_ring[1], f"replicas, cba: {cba_ring}")
+ONE = REPLICAS % "reduce_bits: 5"
+for text, why in ((REPLICAS % "reduce_bits: 0", "data_parallel.reduce_bits"),
+                  (REPLICAS % "gather_bits: 5", "reduce_bits"),
+                  (ONE.replace("stages: 2", "stages: 2, datacenters: 1"),
+                   "give one of placement, sites, datacenters and"),
+                  (ONE.replace("[8, 5, 7]", "[8, 5, 8]"), "nodes[2]"),
+                  (ONE.replace("[8, 5, 7]", "[8]"), "2 to 512 replicas")):
+    (WORK / "bad.yaml").write_text(text)
+    bad = run("optical", "bad.yaml")
+    check(bad.returncode == 1 and why in bad.stderr and
+          bad.stderr.count("\n") == 1, f"{why}: {bad.stderr}")
+
 # --- sweeps ---------------------------------------------------------------------
 GRID = ("optical", "optical.yaml", "--sweep", "job.microbatches=1,2,4",
         "--sweep", "job.preset=8b,70b")

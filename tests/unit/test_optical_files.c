@@ -399,6 +399,73 @@ static void plans(void)
     lh_job_free(job);
 }
 
+/* A plan with a replica in each of two datacenters: with circuits of the rate
+ * that a stage has on the plan's link, and as long a path, every iteration
+ * takes the plan's time. Faster circuits shorten it. */
+static void replicas(void)
+{
+    static const char path[] = "optical-replicas.tmp.json";
+    lh_job *job = job_with(
+        JOB_TWO_SITES,
+        "training: {global_batch: 32, sequence: 4096, zero: 1}\n"
+        "layout: {tensor: 4, context: 1, pipeline: 2, data: 2, micro_batch: "
+        "1,\n"
+        "         chunks_per_device: 1, outermost: data, schedule: 1f1b}\n");
+    lh_plan *plan = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    if (job)
+        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    if (plan)
+        CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    if (text)
+        CHECK_OK(lh_file_write(path, text, len, &err), err);
+    for (int slots = 4; text && slots <= 8; slots += 4) {
+        char scenario_text[1024];
+        snprintf(scenario_text, sizeof scenario_text,
+                 "longhaul: optical/1\n"
+                 "topology: {nodes: [{id: 1}, {id: 2}], "
+                 "links: [{a: 1, b: 2, km: 4000}]}\n"
+                 "gbps_per_slot: 50\nrequest_slots: %d\n" POLICIES
+                 "job: {plan: %s, sites: {west: 2, east: 1}}\nseeds: [1]\n",
+                 slots, path);
+        lh_scenario *s = NULL;
+        lh_optical *o = NULL;
+        CHECK_OK(lh_scenario_parse(scenario_text, strlen(scenario_text),
+                                   "s.yaml", &s, &err),
+                 err);
+        if (s)
+            CHECK_OK(lh_optical_run_all(s, NULL, &o, &err), err);
+        for (uint32_t k = 0; o && k < 3; k++) {
+            const lh_optical_job *run = &o->policies[0].runs[0].jobs[0];
+            if (slots == 4)
+                CHECK_INT(run->iteration_ns[k], plan->best.iteration_ns);
+            else
+                CHECK(run->iteration_ns[k] < plan->best.iteration_ns);
+            /* Two stages, two directions, a gather and a reduction. */
+            CHECK_INT(run->requested[k], 8);
+        }
+        lh_optical_free(o);
+        lh_scenario_free(s);
+    }
+    if (text) {
+        char scenario_text[1024];
+        snprintf(scenario_text, sizeof scenario_text,
+                 NETWORK POLICIES "job: {plan: %s, placement: [1, 1]}\n", path);
+        refused(scenario_text, "give sites: {DATACENTER: node, ...} instead");
+        snprintf(scenario_text, sizeof scenario_text,
+                 NETWORK POLICIES
+                 "job: {plan: %s, sites: {west: 1, east: 1}}\n",
+                 path);
+        refused(scenario_text, "so they need different nodes");
+        remove(path);
+    }
+    lh_text_free(text);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 static void page(void)
 {
     lh_scenario *s = scenario(TWO_JOBS);
@@ -463,6 +530,7 @@ int main(void)
     RUN(modulation);
     RUN(pipelines);
     RUN(plans);
+    RUN(replicas);
     RUN(page);
     RUN(half_widths);
     RUN(stopped);

@@ -22,11 +22,10 @@ static bool compute_fastest(lhi_network *network, int64_t setup_ns,
                             uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
-    uint32_t from = job->sites[t->device];
-    uint32_t to = job->sites[job->program->tasks[t->consumer].device];
+    uint32_t from, to;
     const lhi_route *route = lhi_program_route(job->program, task);
     *out = 0;
-    if (from == to) {
+    if (!lhi_program_get_ends(job->program, job->sites, task, &from, &to)) {
         *out = route ? route->transfer_ns + route->latency_ns : 0;
         return true;
     }
@@ -82,16 +81,6 @@ static void compute_latest_starts(critical *c, int64_t ideal_ns)
     }
 }
 
-/* Checks whether a task's message goes to a device on another network node than
- * the task's. */
-static bool crosses_nodes(const lhi_optical_run_job *job, uint32_t task)
-{
-    const lhi_task *t = &job->program->tasks[task];
-    return t->consumer != LH_NONE &&
-           job->sites[t->device] !=
-               job->sites[job->program->tasks[t->consumer].device];
-}
-
 lh_status lhi_deadlines_compute(lhi_network *network, int64_t setup_ns,
                                 const lhi_optical_run_job *job, uint32_t slots,
                                 int64_t *deadline_ns, int64_t *ideal_ns)
@@ -119,9 +108,12 @@ lh_status lhi_deadlines_compute(lhi_network *network, int64_t setup_ns,
             if (c.end[i] > *ideal_ns)
                 *ideal_ns = c.end[i];
         compute_latest_starts(&c, *ideal_ns);
-        for (uint32_t i = 0; i < n; i++)
-            deadline_ns[i] =
-                crosses_nodes(job, i) ? c.latest[p->tasks[i].consumer] : -1;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t from, to;
+            deadline_ns[i] = lhi_program_get_ends(p, job->sites, i, &from, &to)
+                                 ? c.latest[p->tasks[i].consumer]
+                                 : -1;
+        }
     }
     free(c.takes);
     free(c.end);

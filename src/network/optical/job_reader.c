@@ -122,6 +122,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                                        "warm_up_factor",
                                        "microbatches",
                                        "activation_limit",
+                                       "data_parallel",
                                        "policy",
                                        "priority",
                                        NULL};
@@ -179,7 +180,7 @@ static lh_status read_plan(reader *r, const lhi_node *node)
                             "messages of %.3g bits; at most 2^50 can be sent",
                             bits);
     r->job->chain.bits = (int64_t)bits;
-    return LH_OK;
+    return lhi_replicas_from_plan(plan, r->s->mem, r->job, r->err);
 }
 
 /* Reads the pipeline file that a job names at `node`; the scenario owns the
@@ -271,6 +272,100 @@ static lh_status read_placement(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
+/* Reads `data_parallel` of a chain: the nodes of its replicas, of which the
+ * first one has all devices, and the bits that each device sends around the
+ * ring. */
+static lh_status read_data_parallel(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {"nodes", "gather_bits", "reduce_bits",
+                                       NULL};
+    const lhi_node *list, *node;
+    lhi_optical_job_spec *job = r->job;
+    uint32_t n = 0, n_devices = job->devices;
+    int64_t bits[2] = {0, 0};
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "nodes", &list, r->err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+    if (list->n_items < 2 || list->n_items > LHI_MAX_NODES)
+        return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                            "give the nodes of 2 to %d replicas",
+                            LHI_MAX_NODES);
+    LHI_TRY(lhi_node_require(r->doc, map, "reduce_bits", &node, r->err));
+    for (int i = 0; i < 2; i++)
+        if ((node = lhi_node_find(map, keys[1 + i])) != NULL)
+            LHI_TRY(
+                lhi_node_get_int(r->doc, node, i, MAX_BITS, &bits[i], r->err));
+    uint32_t *nodes = LHI_NEW(r->s->mem, uint32_t, list->n_items);
+    uint32_t *sites = LHI_NEW(r->s->mem, uint32_t, n_devices);
+    int64_t *sizes = LHI_NEW(r->s->mem, int64_t, 2 * (size_t)n_devices);
+    if (!nodes || !sites || !sizes)
+        return lhi_fail_nomem(r->err);
+    for (node = list->first; node; node = node->next, n++) {
+        LHI_TRY(get_node(r, node, &nodes[n]));
+        for (uint32_t i = 0; i < n; i++)
+            if (nodes[i] == nodes[n])
+                return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                                    "occurs twice; replicas on one node "
+                                    "send nothing over the network");
+    }
+    for (uint32_t d = 0; d < n_devices; d++) {
+        sites[d] = nodes[0];
+        sizes[d] = bits[0];
+        sizes[n_devices + d] = bits[1];
+    }
+    job->placement = sites;
+    job->ring = (lhi_replica_ring){.n_nodes = n,
+                                   .nodes = nodes,
+                                   .n_chunks = n_devices,
+                                   .gather_bits = sizes,
+                                   .reduce_bits = sizes + n_devices};
+    return LH_OK;
+}
+
+/* Returns the name of a pipeline's datacenter; "" for none. */
+static const char *get_site_name(const lh_pipeline *p, uint32_t site)
+{
+    return site == LH_NONE ? "" : lhi_pipeline_site_name(p, site);
+}
+
+/* Fails: `sites` gives no node for a datacenter. */
+static lh_status fail_no_node(const reader *r, const lhi_node *map,
+                              uint32_t site)
+{
+    return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                        "datacenter '%.60s' has no node",
+                        get_site_name(lhi_optical_job_pipeline(r->job), site));
+}
+
+/* Sets the nodes of the job's replicas from those of its datacenters. */
+static lh_status place_replicas(reader *r, const lhi_node *map,
+                                const uint32_t *nodes)
+{
+    lhi_replica_ring *ring = &r->job->ring;
+    uint32_t *at = LHI_NEW(r->s->mem, uint32_t, ring->n_nodes);
+    if (!at)
+        return lhi_fail_nomem(r->err);
+    for (uint32_t i = 0; i < ring->n_nodes; i++) {
+        at[i] = nodes[r->job->ring_sites[i]];
+        if (at[i] == LH_NONE)
+            return fail_no_node(r, map, r->job->ring_sites[i]);
+        for (uint32_t k = 0; k < i; k++)
+            if (at[k] == at[i])
+                return lhi_doc_fail(
+                    r->doc, map, r->err, LH_EINPUT,
+                    "the datacenters '%.60s' and '%.60s' have "
+                    "replicas that exchange messages, so they "
+                    "need different nodes",
+                    get_site_name(lhi_optical_job_pipeline(r->job),
+                                  r->job->ring_sites[k]),
+                    get_site_name(lhi_optical_job_pipeline(r->job),
+                                  r->job->ring_sites[i]));
+    }
+    ring->nodes = at;
+    return LH_OK;
+}
+
 /* Reads `sites`, which maps the pipeline's datacenters to network nodes: {west:
  * 1, east: 9}; sets each device's node. */
 static lh_status read_sites(reader *r, const lhi_node *map)
@@ -297,14 +392,11 @@ static lh_status read_sites(reader *r, const lhi_node *map)
     for (uint32_t d = 0; d < r->job->devices; d++) {
         uint32_t site = lh_pipeline_device_site(p, d);
         if (site == LH_NONE || nodes[site] == LH_NONE)
-            return lhi_doc_fail(
-                r->doc, map, r->err, LH_EINPUT,
-                "datacenter '%.60s' has no node",
-                site == LH_NONE ? "" : lhi_pipeline_site_name(p, site));
+            return fail_no_node(r, map, site);
         sites[d] = nodes[site];
     }
     r->job->placement = sites;
-    return LH_OK;
+    return place_replicas(r, map, nodes);
 }
 
 /* Fails with LH_EINPUT if a job has more datacenters than the topology has
@@ -317,7 +409,7 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
             r->doc, node, r->err, LH_EINPUT,
             "%" PRIu32 " datacenters, but the topology has %" PRIu32 " nodes",
             n, r->s->topology->n_nodes);
-    if (n > r->job->devices)
+    if (n > r->job->devices && r->job->ring.n_nodes == 0)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "%" PRIu32 " datacenters for %" PRIu32
                             " stages; each must have one",
@@ -339,19 +431,29 @@ static lh_status place_by_site(reader *r, const lhi_node *node)
     return check_datacenters(r, node);
 }
 
-/* Reads the key that places the job on nodes: placement, sites or datacenters,
- * of which at most one may be given. */
+/* Reads the key that places the job on nodes: placement, sites, datacenters or
+ * data_parallel, of which at most one may be given. */
 static lh_status read_location(reader *r, const lhi_node *map)
 {
     const lhi_node *placement = lhi_node_find(map, "placement");
     const lhi_node *sites = lhi_node_find(map, "sites");
     const lhi_node *random = lhi_node_find(map, "datacenters");
-    const lhi_node *second = random && (placement || sites) ? random
-                             : placement && sites           ? sites
-                                                            : NULL;
-    if (second)
-        return lhi_doc_fail(r->doc, second, r->err, LH_EINPUT,
-                            "give one of placement, sites and datacenters");
+    const lhi_node *replicas = lhi_node_find(map, "data_parallel");
+    if (!!placement + !!sites + !!random + !!replicas > 1)
+        return lhi_doc_fail(r->doc,
+                            replicas ? replicas
+                            : random ? random
+                                     : sites,
+                            r->err, LH_EINPUT,
+                            "give one of placement, sites, datacenters and "
+                            "data_parallel");
+    if (replicas)
+        return read_data_parallel(r, replicas);
+    if (r->job->ring.n_nodes > 0 && (placement || random))
+        return lhi_doc_fail(r->doc, placement ? placement : random, r->err,
+                            LH_EINPUT,
+                            "the plan's replicas are in different datacenters; "
+                            "give sites: {DATACENTER: node, ...} instead");
     if (placement)
         return read_placement(r, placement);
     if (sites)
@@ -375,14 +477,22 @@ static lh_status check_size(reader *r, const lhi_node *node)
                                   : job->plan   ? job->plan->pipeline
                                                 : NULL;
     double chunks = pipeline ? lh_pipeline_n_chunks(pipeline) : chain->stages;
-    double ser = (double)chain->bits * 1000 / (double)r->s->slowest_mbps;
+    const lhi_replica_ring *ring = &job->ring;
+    int64_t bits = chain->bits;
+    for (uint32_t c = 0; c < ring->n_chunks; c++) {
+        bits = ring->gather_bits[c] > bits ? ring->gather_bits[c] : bits;
+        bits = ring->reduce_bits[c] > bits ? ring->reduce_bits[c] : bits;
+    }
+    double ser = (double)bits * 1000 / (double)r->s->slowest_mbps;
     double pass = (double)chain->forward_ns + (double)chain->backward_ns;
     if (ser > 0x1p42)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "a message takes %.3g s in one slot; at most 4398 "
                             "s are possible: raise the rate of a slot",
                             ser / 1e9);
-    if (chunks * chain->microbatches * (2 * ser + pass) > 0x1p60)
+    if (chunks * (chain->microbatches + (double)ring->n_nodes) *
+            (2 * ser + pass) >
+        0x1p60)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "the sum of all passes and messages exceeds 36 "
                             "years; use fewer microbatches");

@@ -235,7 +235,7 @@ static uint32_t repeat_messages(lhi_live_run *r, const lhi_circuit *c,
     uint32_t n = 0;
     j->held_ns -=
         (double)c->slots * c->path->hops * (double)(c->end_ns - r->now);
-    for (uint32_t i = 0; i < j->program->n_tasks; i++) {
+    for (uint32_t i = 0; i < j->program->n_messages; i++) {
         if (j->circuit[i] != circuit || j->there[i] || j->arrive[i] < 0)
             continue;
         j->arrive[i] = -1;

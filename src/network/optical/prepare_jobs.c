@@ -10,11 +10,12 @@
 #include <string.h>
 
 /* Places each datacenter of the job's pipeline on a random one of n_nodes
- * network nodes, each on its own; sites[device] is the node. */
+ * network nodes, each on its own; sites[device] is the node. ring[i]: that of
+ * the datacenter job->ring_sites[i]. */
 static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
                                       lhi_random *random, uint32_t n_nodes,
                                       lhi_arena *mem, uint32_t *sites,
-                                      lh_error *err)
+                                      uint32_t *ring, lh_error *err)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(job);
     uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
@@ -26,22 +27,26 @@ static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
         uint32_t site = lh_pipeline_device_site(p, d);
         sites[d] = nodes[site == LH_NONE ? 0 : site];
     }
+    for (uint32_t i = 0; i < job->ring.n_nodes; i++)
+        ring[i] = nodes[job->ring_sites[i]];
     return LH_OK;
 }
 
 /* Determines each device's network node, sites[device]: as given, one node per
  * datacenter, or random; ordered for the shortest routes if the policy requires
- * it. */
+ * it. ring[]: the nodes of the job's replicas, if drawn. */
 static lh_status place_devices(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, lhi_random *random,
-                               lhi_arena *mem, uint32_t *sites, lh_error *err)
+                               lhi_arena *mem, uint32_t *sites, uint32_t *ring,
+                               lh_error *err)
 {
     uint32_t n_nodes = s->topology->n_nodes;
     if (job->placement)
         memcpy(sites, job->placement, job->devices * sizeof *sites);
     else if (job->keep_groups)
-        LHI_TRY(place_sites_randomly(job, random, n_nodes, mem, sites, err));
+        LHI_TRY(
+            place_sites_randomly(job, random, n_nodes, mem, sites, ring, err));
     else
         LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
                                             job->devices, sites, err));
@@ -79,16 +84,14 @@ static lh_status check_paths(const lh_scenario *s,
     const lhi_program *p = job->program;
     if (!s->network->transceiver)
         return LH_OK;
-    for (uint32_t i = 0; i < p->n_tasks; i++) {
-        if (p->tasks[i].consumer == LH_NONE)
+    for (uint32_t i = 0; i < p->n_messages; i++) {
+        uint32_t a, b;
+        if (!lhi_program_get_ends(p, job->sites, i, &a, &b))
             continue;
-        uint32_t a = job->sites[p->tasks[i].device];
-        uint32_t b = job->sites[p->tasks[p->tasks[i].consumer].device];
-        const lhi_paths *paths =
-            a != b ? lhi_network_paths(s->network, a, b) : NULL;
-        if (a != b && !paths)
+        const lhi_paths *paths = lhi_network_paths(s->network, a, b);
+        if (!paths)
             return lhi_fail_nomem(err);
-        if (a != b && paths->count == 0)
+        if (paths->count == 0)
             return fail_unreachable(s, a, b, err);
     }
     return LH_OK;
@@ -276,6 +279,37 @@ static lh_status build_program(const lh_scenario *s,
     return LH_OK;
 }
 
+/* Adds to a job's program the messages between its replicas on the nodes
+ * `nodes`. A chain's sizes are per device, split among its chunks. */
+static lh_status add_replicas(const lhi_optical_job_spec *job,
+                              const uint32_t *nodes, lhi_arena *mem,
+                              lhi_program *program, lh_error *err)
+{
+    lhi_replica_ring ring = job->ring;
+    uint32_t n = 0;
+    if (ring.n_nodes == 0)
+        return LH_OK;
+    ring.nodes = nodes;
+    for (uint32_t i = 0; i < program->n_tasks; i++)
+        if (program->tasks[i].pass.chunk >= n)
+            n = program->tasks[i].pass.chunk + 1;
+    if (!job->plan && n > ring.n_chunks) {
+        int64_t *gather = LHI_NEW(mem, int64_t, n);
+        int64_t *reduce = LHI_NEW(mem, int64_t, n);
+        uint32_t each = n / ring.n_chunks;
+        if (!gather || !reduce)
+            return lhi_fail_nomem(err);
+        for (uint32_t c = 0; c < n; c++) {
+            gather[c] = (ring.gather_bits[0] + each - 1) / each;
+            reduce[c] = (ring.reduce_bits[0] + each - 1) / each;
+        }
+        ring.gather_bits = gather;
+        ring.reduce_bits = reduce;
+        ring.n_chunks = n;
+    }
+    return lhi_program_add_replicas(&ring, mem, program, err);
+}
+
 lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     const lhi_policy *policy, uint64_t seed,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
@@ -287,11 +321,15 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
         const lhi_optical_job_spec *job = &scenario->jobs[i];
         const lhi_policy *own = job->policy ? job->policy : policy;
         uint32_t *sites = LHI_NEW(mem, uint32_t, job->devices);
+        uint32_t *ring = LHI_NEW(mem, uint32_t, job->ring.n_nodes);
         lhi_program *program = LHI_NEW(mem, lhi_program, 1);
-        if (!sites || !program)
+        if (!sites || !ring || !program)
             return lhi_fail_nomem(err);
-        LHI_TRY(place_devices(scenario, job, own, &random, mem, sites, err));
+        LHI_TRY(
+            place_devices(scenario, job, own, &random, mem, sites, ring, err));
         LHI_TRY(build_program(scenario, job, own, sites, mem, program, err));
+        LHI_TRY(add_replicas(job, job->ring.nodes ? job->ring.nodes : ring, mem,
+                             program, err));
         jobs[i] = (lhi_optical_run_job){.program = program,
                                         .policy = own,
                                         .sites = sites,

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Maximum number of tasks (passes and transfers) of a job. */
 enum { MAX_TASKS = 1 << 22 };
@@ -90,6 +91,8 @@ static lh_status compute_totals(lhi_program *p, lhi_arena *mem, lh_error *err)
             p->max_bits = task->bits;
     }
     p->edges = edges;
+    p->n_messages = p->n_tasks;
+    p->n_ports = 2 * p->n_devices;
     return find_bound(p, err);
 }
 
@@ -271,5 +274,49 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
     p.first = first;
     LHI_TRY(compute_totals(&p, mem, err));
     *out = p;
+    return LH_OK;
+}
+
+lh_status lhi_program_add_replicas(const lhi_replica_ring *ring, lhi_arena *mem,
+                                   lhi_program *program, lh_error *err)
+{
+    lhi_program *p = program;
+    uint64_t n = p->n_tasks;
+    uint32_t *device = LHI_NEW(mem, uint32_t, ring->n_chunks);
+    if (!device)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < ring->n_chunks; c++)
+        for (int i = 0; i < 2; i++)
+            if ((i ? ring->reduce_bits[c] : ring->gather_bits[c]) > 0)
+                n += ring->n_nodes;
+    if (exceeds_task_limit(n))
+        return lhi_fail(err, LH_EINPUT,
+                        "more than %d passes and messages between replicas",
+                        MAX_TASKS);
+    lhi_task *tasks = LHI_NEW(mem, lhi_task, n);
+    if (!tasks)
+        return lhi_fail_nomem(err);
+    memcpy(tasks, p->tasks, p->n_tasks * sizeof *tasks);
+    for (uint32_t i = 0; i < p->n_tasks; i++)
+        device[tasks[i].pass.chunk] = tasks[i].device;
+    lhi_task *next = tasks + p->n_tasks;
+    for (uint32_t i = 0; i < 2 * ring->n_chunks; i++) {
+        uint32_t c = i / 2;
+        int64_t bits = i % 2 ? ring->reduce_bits[c] : ring->gather_bits[c];
+        for (uint32_t hop = 0; bits > 0 && hop < ring->n_nodes; hop++)
+            *next++ = (lhi_task){
+                .bits = bits,
+                .device = device[c],
+                .producer = LH_NONE,
+                .consumer = LH_NONE,
+                .after = LH_NONE,
+                .port = 2 * p->n_devices + device[c] * ring->n_nodes + hop,
+                .pass = {
+                    .chunk = c, .n_parts = 1, .kind = i % 2 ? LH_W : LH_F}};
+    }
+    p->tasks = tasks;
+    p->n_messages = (uint32_t)n;
+    p->n_ports = (2 + ring->n_nodes) * p->n_devices;
+    p->ring = *ring;
     return LH_OK;
 }

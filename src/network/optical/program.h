@@ -25,10 +25,26 @@ typedef struct lhi_task {
     lh_pass pass;
 } lhi_task;
 
+/* The ring in which the replicas of a job exchange parameters and gradients:
+ * each is on its own node and sends to the next one. */
+typedef struct lhi_replica_ring {
+    uint32_t n_nodes; /* 0: one replica, or none on another node */
+    const uint32_t *nodes;
+    uint32_t n_chunks;
+    /* Per chunk, that each replica sends; 0: nothing. Parameters are gathered
+     * before the chunk's first F, gradients reduced after its last B or W. */
+    const int64_t *gather_bits, *reduce_bits;
+} lhi_replica_ring;
+
 /* A job's tasks in one iteration. */
 typedef struct lhi_program {
     uint32_t n_devices, n_tasks;
     const lhi_task *tasks; /* by device, then in order */
+    /* The messages between replicas follow the tasks: tasks[n_tasks] to
+     * tasks[n_messages - 1], with kind F for gathers and W for reductions.
+     * Message n_tasks + i is sent over hop i modulo ring.n_nodes. */
+    uint32_t n_messages, n_ports;
+    lhi_replica_ring ring;
     const uint32_t *first; /* [n_devices + 1], into tasks */
     int64_t bound_ns;      /* iteration time with instantaneous messages */
     int64_t busy_ns;       /* total pass time */
@@ -62,6 +78,32 @@ typedef struct lhi_chain {
  * datacenter of the pipeline; NULL: the message does not use such a link and
  * arrives at once. */
 const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
+
+/* Returns in *from and *to the nodes between which the output message of a task
+ * is sent, or a message between replicas; sites[device]: node. False: the task
+ * has none, or it stays on a node. */
+static inline bool lhi_program_get_ends(const lhi_program *p,
+                                        const uint32_t *sites, uint32_t task,
+                                        uint32_t *from, uint32_t *to)
+{
+    const lhi_task *t = &p->tasks[task];
+    if (task >= p->n_tasks) {
+        uint32_t hop = (task - p->n_tasks) % p->ring.n_nodes;
+        *from = p->ring.nodes[hop];
+        *to = p->ring.nodes[(hop + 1) % p->ring.n_nodes];
+        return true;
+    }
+    if (t->consumer == LH_NONE)
+        return false;
+    *from = sites[t->device];
+    *to = sites[p->tasks[t->consumer].device];
+    return *from != *to;
+}
+
+/* Appends the messages of a ring of replicas to a program without them. The
+ * ring's arrays must outlive the program. */
+lh_status lhi_program_add_replicas(const lhi_replica_ring *ring, lhi_arena *mem,
+                                   lhi_program *program, lh_error *err);
 
 /* Builds the program (pass orders and messages of one iteration) of a pipeline
  * with equal stages, one per device, with GPipe's or 1F1B's pass order. */

@@ -26,7 +26,7 @@ static lh_status make_data(lhi_live_job *j, lhi_arena *mem, lh_error *err)
 static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
 {
     const lhi_program *p = r->in->jobs[index].program;
-    size_t n = p->n_tasks;
+    size_t n = p->n_messages;
     lhi_arena *mem = r->mem;
     lhi_live_job *j = &r->jobs[index];
     *j = (lhi_live_job){
@@ -44,9 +44,9 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
         .before = LHI_NEW(mem, int64_t, n),
         .started = LHI_NEW(mem, bool, n),
         .done = LHI_NEW(mem, bool, n),
-        .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
-        .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
-        .port_circuit = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .port_free = LHI_NEW(mem, int64_t, p->n_ports),
+        .port_queue = LHI_NEW(mem, uint32_t, p->n_ports),
+        .port_circuit = LHI_NEW(mem, uint32_t, p->n_ports),
         .circuit = LHI_NEW(mem, uint32_t, n),
         .deferred = LHI_NEW(mem, bool, n),
         .start = LHI_NEW(mem, int64_t, n),
@@ -68,7 +68,9 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
         return lhi_fail_nomem(err);
     if (p->pipeline)
         LHI_TRY(make_data(j, mem, err));
-    for (uint32_t i = 0; i < 2 * p->n_devices; i++)
+    if (lhi_live_make_replicas(j, mem) != LH_OK)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ports; i++)
         j->port_circuit[i] = LH_NONE;
     for (size_t i = 0; i < n; i++) {
         j->allowed[i] = -1;

@@ -5,8 +5,10 @@
  *
  *     network.h          nodes, cables: topology.c; candidate routes: routes.c
  *     gnpy.h             networks of GNPy with the GSNR of paths; gn_model.h
- *     spectrum.h         slots of fibres; assignment.h: slots for requests
+ *     spectrum.h         slots of fibres; assignment.h: slots for requests;
+ *                        load_gsnr.h: by the GSNR under the current load
  *     program.h          tasks of a job's devices in one iteration
+ *     replicas.c         messages between a job's replicas
  *     scenario.c         file reader; job_reader.c, policy_reader.c: its parts
  *     prepare_jobs.c     jobs under a policy and seed; device_placement.h
  *     simulation.h       one run: jobs and background, circuits.c; message
@@ -38,9 +40,13 @@ typedef struct lhi_optical_job_spec {
     lh_pipeline *pipeline; /* owned; NULL: the plan's, or a chain */
     const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
     uint32_t datacenters;      /* for placements from the seed */
-    bool keep_groups;          /* one pipeline site's devices share a node */
-    const lhi_policy *policy;  /* NULL: the run's */
-    uint32_t priority;         /* among the scenario's jobs */
+    /* Messages between replicas; ring.nodes NULL: from the seed. A plan's ring
+     * passes the datacenters ring_sites of its pipeline. */
+    lhi_replica_ring ring;
+    const uint32_t *ring_sites;
+    bool keep_groups;         /* one pipeline site's devices share a node */
+    const lhi_policy *policy; /* NULL: the run's */
+    uint32_t priority;        /* among the scenario's jobs */
 } lhi_optical_job_spec;
 
 /* A file that the scenario refers to. */
@@ -84,6 +90,13 @@ lh_status lhi_optical_run_scenarios(const lh_scenario *const *scenarios,
 /* Returns the pipeline of a job given by a file; NULL for a chain of equal
  * stages. */
 const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
+
+/* Determines the messages between replicas of a plan that has some in several
+ * datacenters, with data parallelism outermost: sizes and datacenters, without
+ * nodes. Sets job->pipeline to the plan's without these collectives. Leaves
+ * other jobs unchanged. */
+lh_status lhi_replicas_from_plan(const lh_plan *plan, lhi_arena *mem,
+                                 lhi_optical_job_spec *job, lh_error *err);
 
 /* Reads one entry of `policies` into *out: `map` is named after the policy or
  * has the key `policy`, and is null or holds options. Read after the scenario's

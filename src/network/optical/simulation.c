@@ -85,11 +85,18 @@ static void post_receive(lhi_live_run *r, lhi_live_job *j, uint32_t device,
 
 /* Checks whether task `i` of the device may start now: its parameters are
  * gathered, as data-parallel communication requires. If not, schedules a
- * wake-up. *since: the earliest permitted start. */
+ * wake-up, unless messages from other replicas will wake the device. *since:
+ * the earliest permitted start. */
 static bool is_data_ready(lhi_live_run *r, lhi_live_job *j, uint32_t device,
                           uint32_t i, int64_t *since)
 {
     const lh_pass *pass = &j->program->tasks[i].pass;
+    if (pass->kind == LH_F && j->gathers_left) {
+        if (j->gathers_left[pass->chunk] > 0)
+            return false;
+        if (j->gathered_ns[pass->chunk] > *since)
+            *since = j->gathered_ns[pass->chunk];
+    }
     if (!j->program->pipeline || !lhi_dp_clock_get_start(&j->data, pass, since))
         return !j->program->pipeline;
     if (*since <= r->now) {
@@ -147,28 +154,43 @@ static void begin_data(const lhi_live_run *r, lhi_live_job *j)
         j->link_free[i] = r->now;
 }
 
+/* Sends the messages by which a chunk's parameters are gathered (kind F) or its
+ * gradients reduced (W) between replicas. */
+static void send_between_replicas(lhi_live_run *r, lhi_live_job *j,
+                                  uint32_t chunk, lh_pass_kind kind)
+{
+    const lhi_program *p = j->program;
+    for (uint32_t i = p->n_tasks; i < p->n_messages; i++)
+        if (p->tasks[i].pass.chunk == chunk && p->tasks[i].pass.kind == kind)
+            request_circuit(r, j, i);
+}
+
 /* Resets a job's state for an iteration and starts its first tasks. */
 static void begin_iteration(lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
     j->begin_ns = r->now;
-    j->left = p->n_tasks;
+    j->left = p->n_messages;
     j->held_ns = 0;
-    memset(j->there, 0, p->n_tasks * sizeof *j->there);
-    memset(j->started, 0, p->n_tasks * sizeof *j->started);
-    memset(j->done, 0, p->n_tasks * sizeof *j->done);
-    memset(j->refused, 0, p->n_tasks * sizeof *j->refused);
-    memset(j->posted, 0, p->n_tasks * sizeof *j->posted);
+    memset(j->there, 0, p->n_messages * sizeof *j->there);
+    memset(j->started, 0, p->n_messages * sizeof *j->started);
+    memset(j->done, 0, p->n_messages * sizeof *j->done);
+    memset(j->refused, 0, p->n_messages * sizeof *j->refused);
+    memset(j->posted, 0, p->n_messages * sizeof *j->posted);
+    memset(j->attempt, 0, p->n_messages * sizeof *j->attempt);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         assert(!j->running[d]);
         j->next[d] = j->next_w[d] = p->first[d];
         j->free_ns[d] = r->now;
     }
-    for (uint32_t i = 0; i < p->n_tasks; i++)
+    for (uint32_t i = 0; i < p->n_messages; i++)
         j->arrive[i] = -1;
-    memset(j->circuit, 0xff, p->n_tasks * sizeof *j->circuit);
+    memset(j->circuit, 0xff, p->n_messages * sizeof *j->circuit);
+    lhi_live_begin_replicas(j);
     if (p->pipeline)
         begin_data(r, j);
+    for (uint32_t c = 0; c < p->ring.n_chunks; c++)
+        send_between_replicas(r, j, c, LH_F);
     for (uint32_t d = 0; d < p->n_devices; d++)
         try_start(r, j, d);
 }
@@ -207,9 +229,11 @@ static bool groom_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     if (c->slots == 0 || c->job != j->index ||
         j->program->tasks[c->task].port != t->port)
         return false;
+    /* A port between replicas leads to one node only. */
     const lhi_task *last = &j->program->tasks[c->task];
-    if (j->program->tasks[last->consumer].device !=
-        j->program->tasks[t->consumer].device)
+    if (task < j->program->n_tasks &&
+        j->program->tasks[last->consumer].device !=
+            j->program->tasks[t->consumer].device)
         return false;
     j->port_free[t->port] += lhi_serialisation_ns(
         t->bits, c->path->mbps, c->slots - r->circuits.spectrum.guard);
@@ -267,19 +291,19 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     j->deferred[task] = false;
     if (wait < in->setup_ns)
         wait = in->setup_ns;
-    lhi_request request = {
-        .paths =
-            lhi_network_paths(in->network, j->sites[t->device],
-                              j->sites[j->program->tasks[t->consumer].device]),
-        .policy = j->policy,
-        .slots = compute_requested_slots(j, task),
-        .bits = t->bits,
-        .wait_ns = wait,
-        .queued = j->port_queue[t->port],
-        .period_ns = t->duration_ns,
-        .deadline_ns = j->allowed[task] < 0
-                           ? -1
-                           : j->begin_ns + j->allowed[task] - r->now};
+    uint32_t from, to;
+    lhi_program_get_ends(j->program, j->sites, task, &from, &to);
+    lhi_request request = {.paths = lhi_network_paths(in->network, from, to),
+                           .policy = j->policy,
+                           .slots = compute_requested_slots(j, task),
+                           .bits = t->bits,
+                           .wait_ns = wait,
+                           .queued = j->port_queue[t->port],
+                           .period_ns = t->duration_ns,
+                           .deadline_ns =
+                               j->allowed[task] < 0
+                                   ? -1
+                                   : j->begin_ns + j->allowed[task] - r->now};
     if (!request.paths) {
         r->no_memory = true;
         return;
@@ -338,7 +362,7 @@ static uint32_t update_labels(lhi_live_run *r, lhi_live_job *j)
         }
     if (best)
         j->best_ns = took;
-    return n_bound;
+    return n_bound + lhi_live_label_replicas(j);
 }
 
 /* Records the start, end and arrival times of all tasks of job 0 in the last
@@ -467,17 +491,31 @@ static void end_task(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     }
     if (j->program->pipeline)
         (void)lhi_dp_clock_on_end(&j->data, &t->pass, r->now);
+    if (j->passes_left && (t->pass.kind == LH_W || t->pass.kind == LH_B) &&
+        --j->passes_left[t->pass.chunk] == 0)
+        send_between_replicas(r, j, t->pass.chunk, LH_W);
     try_start(r, j, t->device);
     if (--j->left == 0)
         end_passes(r, j);
 }
 
-/* Marks a task's message as arrived and starts the consumer if it is ready. */
+/* Marks a message as arrived and starts the pass that needs it if that is
+ * ready; after the last message between replicas, ends the iteration. */
 static void arrive_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
     const lhi_program *p = j->program;
+    const lhi_task *t = &p->tasks[task];
     j->there[task] = true;
     j->arrive[task] = r->now;
+    if (task >= p->n_tasks) {
+        if (t->pass.kind == LH_F && --j->gathers_left[t->pass.chunk] == 0) {
+            j->gathered_ns[t->pass.chunk] = r->now;
+            try_start(r, j, t->device);
+        }
+        if (--j->left == 0)
+            end_passes(r, j);
+        return;
+    }
     try_start(r, j, p->tasks[p->tasks[task].consumer].device);
 }
 
@@ -546,17 +584,17 @@ static void process_event(lhi_live_run *r, const lhi_event *e)
 static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
 {
     const lhi_live_job *j = r->separated;
-    const lhi_task *t = &j->program->tasks[r->separated_task];
     const lh_topology *topology = r->in->network->topology;
-    uint32_t to = j->program->tasks[t->consumer].device;
+    uint32_t from, to;
+    lhi_program_get_ends(j->program, j->sites, r->separated_task, &from, &to);
     return lhi_fail(
         err, LH_EINFEASIBLE,
         "failures: cuts without repair_s leave no candidate path from node "
-        "%" PRId64 " (device %" PRIu32 " of job %" PRIu32 ") to node %" PRId64
-        " (device %" PRIu32 ") under the policy %.60s; give repair_s, or more "
-        "candidate_paths",
-        topology->ids[j->sites[t->device]], t->device, j->index,
-        topology->ids[j->sites[to]], to, j->policy->name);
+        "%" PRId64 " to node %" PRId64 ", which device %" PRIu32
+        " of job %" PRIu32 " needs under the policy %.60s; give repair_s, or "
+        "more candidate_paths",
+        topology->ids[from], topology->ids[to],
+        j->program->tasks[r->separated_task].device, j->index, j->policy->name);
 }
 
 /* Processes all events in time order until every job has finished. */

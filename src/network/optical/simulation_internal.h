@@ -31,7 +31,8 @@ typedef struct lhi_live_job {
     lhi_optical_job_output *out;
     uint32_t index, iteration; /* iteration: the running one */
     uint32_t priority;
-    uint32_t left; /* remaining tasks in this iteration */
+    uint32_t left; /* remaining tasks and messages between replicas in this
+                    * iteration */
     int64_t begin_ns, best_ns;
     bool guarded;   /* labels add no slots in this iteration */
     double held_ns; /* in this iteration */
@@ -40,10 +41,10 @@ typedef struct lhi_live_job {
     uint32_t *next_w; /* all earlier W passes have started */
     int64_t *free_ns; /* its last task's end, or iteration start */
     bool *running;
-    int64_t *port_free;     /* [2 * device + kind] */
+    int64_t *port_free;     /* [program->n_ports] */
     uint32_t *port_queue;   /* messages deferred until it is free */
     uint32_t *port_circuit; /* the latest circuit, or LH_NONE */
-    /* Per task; "message" refers to its output: */
+    /* Per task and message between replicas; "message" refers to its output: */
     int64_t *start, *end;
     int64_t *before; /* at its start: since when the device was free */
     bool *started, *done;
@@ -59,6 +60,11 @@ typedef struct lhi_live_job {
     lhi_dp_clock data;  /* if the program has a pipeline */
     int64_t *wake_ns;   /* per device: its pending wake-up time */
     int64_t *link_free; /* per pipeline resource */
+    /* Per chunk, only with a ring of replicas: messages of its gather that have
+     * not arrived, when the last one arrived, and its B and W passes that have
+     * not ended. */
+    uint32_t *gathers_left, *passes_left;
+    int64_t *gathered_ns;
 } lhi_live_job;
 
 /* A message that waits for a cable's repair. */
@@ -114,14 +120,11 @@ static inline uint64_t lhi_live_payload(const lhi_live_job *j, uint32_t task)
     return (uint64_t)j->index << 32 | task;
 }
 
-/* Checks whether a task's message goes to a device on another network node than
- * the task's. */
+/* Checks whether a message goes to another network node. */
 static inline bool lhi_live_crosses_nodes(const lhi_live_job *j, uint32_t task)
 {
-    const lhi_task *t = &j->program->tasks[task];
-    return t->consumer != LH_NONE &&
-           j->sites[t->device] !=
-               j->sites[j->program->tasks[t->consumer].device];
+    uint32_t from, to;
+    return lhi_program_get_ends(j->program, j->sites, task, &from, &to);
 }
 
 /* --- live_circuits.c: circuits in use, cut and restored --------------------
@@ -178,6 +181,17 @@ void lhi_live_repair(lhi_live_run *r, uint64_t payload);
  * never be repaired. */
 bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
                            uint32_t n_paths);
+
+/* --- replicas.c: messages between replicas ---------------------------------
+ */
+
+/* Allocates the state of the messages between a job's replicas; LH_ENOMEM. */
+lh_status lhi_live_make_replicas(lhi_live_job *j, lhi_arena *mem);
+/* Resets it at the start of an iteration. */
+void lhi_live_begin_replicas(lhi_live_job *j);
+/* Labels the messages between replicas that delayed a pass or the end of the
+ * iteration, for the next one, and returns their number. */
+uint32_t lhi_live_label_replicas(lhi_live_job *j);
 
 /* Allocates the state of a run and schedules each job's first iteration.
  * Release the heap, circuits and arena also after a failure. */
