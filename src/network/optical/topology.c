@@ -6,9 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The names of a link's keys. */
+typedef struct link_keys {
+    const char *a, *b, *km;
+} link_keys;
+
+static const link_keys own_keys = {"a", "b", "km"};
+/* In the node-link form of NetworkX: json_graph.node_link_data(). */
+static const link_keys node_link_keys = {"source", "target", "distance"};
+
 /* A topology reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
+    const link_keys *keys; /* node_link_keys: other attributes are skipped */
     lh_topology *t;
     int64_t *ids;
     const char **names;
@@ -52,7 +62,8 @@ static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
     static const char *const keys[] = {"id", "name", NULL};
     const lhi_node *value;
     LHI_TRY(lhi_node_check_map(r->doc, node, r->err));
-    LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
+    if (r->keys == &own_keys)
+        LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
     LHI_TRY(lhi_node_require(r->doc, node, "id", &value, r->err));
     LHI_TRY(lhi_node_get_int(r->doc, value, 0, INT32_MAX, &out->id, r->err));
     out->node = value;
@@ -133,14 +144,15 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
     static const char *const keys[] = {"a", "b", "km", NULL};
     const lhi_node *value;
     LHI_TRY(lhi_node_check_map(r->doc, node, r->err));
-    LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
-    LHI_TRY(read_endpoint(r, node, "a", &out->a));
-    LHI_TRY(read_endpoint(r, node, "b", &out->b));
+    if (r->keys == &own_keys)
+        LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
+    LHI_TRY(read_endpoint(r, node, r->keys->a, &out->a));
+    LHI_TRY(read_endpoint(r, node, r->keys->b, &out->b));
     if (out->a == out->b)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "invalid link from node %" PRId64 " to itself",
                             r->ids[out->a]);
-    LHI_TRY(lhi_node_require(r->doc, node, "km", &value, r->err));
+    LHI_TRY(lhi_node_require(r->doc, node, r->keys->km, &value, r->err));
     return lhi_topology_get_length(r->doc, value, &out->length_m, r->err);
 }
 
@@ -278,6 +290,32 @@ static lh_status read_gnpy(reader *r, const lhi_node *map)
     return check_connected(r, map);
 }
 
+/* Reads a graph in the node-link form of NetworkX: undirected, with a distance
+ * in km per link. */
+static lh_status read_node_link(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {
+        "directed", "multigraph", "graph", "nodes", "links", "edges", NULL};
+    const lhi_node *nodes, *links = lhi_node_find(map, "edges"), *node;
+    bool is_directed;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    node = lhi_node_find(map, "directed");
+    LHI_TRY(lhi_node_get_bool(r->doc, node, &is_directed, r->err));
+    if (is_directed)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "a topology has cables with a fibre per direction; "
+                            "save the undirected graph");
+    r->keys = &node_link_keys;
+    r->t->name = lhi_arena_strdup(r->t->mem, "");
+    if (!r->t->name)
+        return lhi_fail_nomem(r->err);
+    LHI_TRY(lhi_node_require(r->doc, map, "nodes", &nodes, r->err));
+    LHI_TRY(read_nodes(r, nodes));
+    if (!links)
+        LHI_TRY(lhi_node_require(r->doc, map, "links", &links, r->err));
+    return read_cables(r, links);
+}
+
 /* Reads a topology's map: name, unit, nodes and links. */
 static lh_status read_topology(reader *r, const lhi_node *map)
 {
@@ -287,6 +325,8 @@ static lh_status read_topology(reader *r, const lhi_node *map)
     const lhi_node *value;
     uint32_t unit;
     LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    if (lhi_node_find(map, "directed"))
+        return read_node_link(r, map);
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     if (lhi_node_find(map, "longhaul"))
         LHI_TRY(lhi_node_check_format(r->doc, map, "topology", 1, r->err));
@@ -319,7 +359,7 @@ lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_topology *t = LHI_NEW(mem, lh_topology, 1);
-    reader r = {.doc = doc, .t = t, .err = err};
+    reader r = {.doc = doc, .keys = &own_keys, .t = t, .err = err};
     if (t)
         t->mem = mem;
     lh_status status = t ? read_topology(&r, map) : lhi_fail_nomem(err);
