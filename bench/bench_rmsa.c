@@ -8,7 +8,15 @@
  *
  * 100 slots per fibre, 25 to 100 Gb/s per request, one guard slot, modulation
  * by length. There, 12 requests per time unit last 14 units, without those
- * above 28: on average 14 (1 - 2 / (e^2 - 1)) units. */
+ * above 28: on average 14 (1 - 2 / (e^2 - 1)) units.
+ *
+ * gym: the same requests in the setting of Optical RL-Gym (C. Natalino and P.
+ * Monti, ICTON 2020; github.com/carlosnatalino/optical-rl-gym): both directions
+ * share a fibre's slots; 12 requests per time unit last 7.5 units on average.
+ * bench/peer_rmsa.py runs it beside this program.
+ *
+ * gsnr: the same requests with k = 5, where the modulation follows from the
+ * GSNR under the current load. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -16,7 +24,21 @@
 
 #include <math.h>
 
-enum { SEEDS = 10 };
+enum { SEEDS = 10, N_CASES = 5 };
+
+/* A setting. */
+typedef struct setting {
+    const char *name;
+    double erlang; /* 0: DeepRMSA's */
+    uint32_t k;
+    bool shared_fibre, by_gsnr;
+} setting;
+
+static const setting settings[N_CASES] = {{"sp-ff", 0, 1, false, false},
+                                          {"ksp-ff", 0, 5, false, false},
+                                          {"gym-sp-ff", 90, 1, true, false},
+                                          {"gym-ksp-ff", 90, 5, true, false},
+                                          {"gsnr", 0, 5, false, true}};
 
 int main(int argc, char **argv)
 {
@@ -32,16 +54,19 @@ int main(int argc, char **argv)
     if (lh_topology_read(argv[1], &topology, &err) != LH_OK)
         bench_die(&err);
     bench_begin("rmsa");
-    for (uint32_t k = 1; k <= 5; k += 4) {
+    for (int i = 0; i < N_CASES; i++) {
+        const setting *s = &settings[i];
         lh_traffic load = {.size = sizeof load,
-                           .erlang = 12 * mean,
+                           .erlang = s->erlang > 0 ? s->erlang : 12 * mean,
                            .holding_s = 1,
                            .slots = 100,
-                           .k = k,
+                           .k = s->k,
+                           .shared_fibre = s->shared_fibre,
                            .gbps_min = 25,
                            .gbps_max = 100,
                            .guard_slots = 1,
-                           .adaptive = true};
+                           .adaptive = !s->by_gsnr,
+                           .by_gsnr = s->by_gsnr};
         double sum = 0, squares = 0, begin = (double)clock();
 
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -60,8 +85,7 @@ int main(int argc, char **argv)
 
         printf(",\n  \"%s\": {\"blocking_probability\": %.5f, \"ci95\": %.5f, "
                "\"requests_per_cpu_s\": %.0f}",
-               k == 1 ? "sp-ff" : "ksp-ff", average,
-               lh_optical_half_width(sd, SEEDS),
+               s->name, average, lh_optical_half_width(sd, SEEDS),
                (double)(SEEDS * (requests + 3000)) / cpu);
     }
     printf("}\n");

@@ -2,7 +2,9 @@
 /* Background traffic in cases with known results: Erlang's loss formula for one
  * link and for two routes between one pair, and the exact Markov chain of first
  * fit with contiguous slots on one fibre. */
-#include "network/optical/network.h"
+#include "network/optical/load_gsnr.h"
+#include "network/optical/simulation.h"
+#include "nsfnet.h"
 #include "test.h"
 
 #include <longhaul/experimental/optical.h>
@@ -306,6 +308,122 @@ static void deep_rmsa(void)
     lh_topology_free(t);
 }
 
+/* Noise of a circuit by its definition: emission, and interference slot by
+ * slot. */
+static int64_t noise_by_definition(const lhi_load_gsnr *g,
+                                   const lhi_spectrum *s,
+                                   const lhi_load_circuit *c)
+{
+    const uint32_t middle = (c->first + c->end - 1) / 2;
+    int64_t noise = 0;
+    for (uint32_t h = 0; h < c->path->hops; h++) {
+        const uint32_t fibre = c->path->fibres[h];
+        const int64_t *sums = g->sums + (size_t)(fibre / 2) * s->slots;
+        noise += g->emitted[fibre / 2];
+        for (uint32_t k = 0; k < s->slots; k++) {
+            const uint32_t d = k > middle ? k - middle : middle - k;
+            if (lhi_slot_is_occupied(lhi_fibre(s, fibre), k))
+                noise += sums[d] - (d > 0 ? sums[d - 1] : 0);
+        }
+    }
+    return noise;
+}
+
+/* Circuits come and go: each one's noise is that of the definition, and below
+ * its format's limit; some requests are refused because of others' noise. */
+static void noise_of_load(void)
+{
+    enum { WIDTH = 100, STEPS = 20000 };
+    static const lhi_reach any = {INT64_MAX, 1000};
+    lh_topology *t = nsfnet();
+    lhi_network *n = NULL;
+    lhi_circuits circuits = {0};
+    lhi_load_gsnr g = {0};
+    lhi_random random = {.state = 7};
+    lh_error err = {0};
+    uint32_t n_refused = 0, n_tight = 0;
+    CHECK_OK(lhi_network_make(t, 5, WIDTH, false, &any, 1, &n, &err), err);
+    CHECK_OK(lhi_circuits_make(n, &circuits, &err), err);
+    CHECK_OK(lhi_load_gsnr_init(n, &g, &err), err);
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t a = lhi_random_below(&random, NODES);
+        uint32_t b = (a + 1 + lhi_random_below(&random, NODES - 1)) % NODES;
+        uint32_t at = lhi_random_below(&random, 300);
+        lhi_circuit_grant grant;
+        lhi_load_circuit c;
+        if (at < circuits.count && circuits.items[at].slots > 0) {
+            lhi_load_gsnr_remove(&g, at);
+            lhi_circuits_release(&circuits, at);
+        }
+        if (lhi_load_gsnr_choose(
+                &g, &circuits.spectrum, lhi_network_paths(n, a, b),
+                25 + lhi_random_below(&random, 200), &grant, &c)) {
+            at = lhi_circuits_allocate(&circuits, &grant);
+            CHECK(lhi_load_gsnr_add(&g, at, &c));
+        } else {
+            n_refused++;
+        }
+        for (uint32_t i = 0; step % 1000 == 999 && i < circuits.count; i++) {
+            const lhi_load_circuit *o = &g.circuits[i];
+            if (circuits.items[i].slots == 0)
+                continue;
+            CHECK_INT(o->noise, noise_by_definition(&g, &circuits.spectrum, o));
+            CHECK(o->noise <= o->most);
+            n_tight += o->noise * 10 > o->most * 9;
+        }
+    }
+    CHECK(n_refused > 0 && n_refused < STEPS);
+    CHECK(n_tight > 0);
+    lhi_load_gsnr_fini(&g);
+    lhi_circuits_fini(&circuits);
+    lhi_network_free(n);
+    lh_topology_free(t);
+}
+
+/* A span of 80 km with all slots in use, one circuit each: the noise of the
+ * middle slot is that of the GN model for the whole comb, up to the change of
+ * dispersion and frequency over its 1.25 THz. */
+static void noise_of_comb(void)
+{
+    enum { WIDTH = 100, MIDDLE = 50 };
+    static const lhi_reach any = {INT64_MAX, 1000};
+    lh_topology *t = topology("{a: 1, b: 2, km: 80}, {a: 2, b: 3, km: 1}");
+    lhi_network *n = NULL;
+    lhi_load_gsnr g = {0};
+    lhi_gn_signal *signal = calloc(1, sizeof *signal);
+    lh_error err = {0};
+    CHECK_OK(lhi_network_make(t, 1, WIDTH, false, &any, 1, &n, &err), err);
+    CHECK_OK(lhi_load_gsnr_init(n, &g, &err), err);
+    const lhi_gn_comb comb = {WIDTH, 193.41e12 - MIDDLE * 12.5e9, 12.5e9,
+                              12.5e9};
+    const lhi_gn_fibre fibre = lhi_load_gsnr_fibre(80e3);
+    const lhi_gn_amplifier amplifier = {.gain_db = 16,
+                                        .gain_max_db = 16,
+                                        .power_max_dbm = 99,
+                                        .nf1_db = 5,
+                                        .nf2_db = -INFINITY};
+    for (uint32_t i = 0; signal && i < WIDTH; i++) {
+        signal->power_w[i] = g.launch_w;
+        signal->share[i] = 1;
+    }
+    if (signal) {
+        lhi_gn_propagate(&comb, &fibre, signal);
+        lhi_gn_amplify(&comb, &amplifier, signal);
+        const double want = (1 - signal->share[MIDDLE]) / signal->share[MIDDLE];
+        const double ours =
+            LHI_LOAD_UNIT * (double)(g.emitted[0] + g.sums[MIDDLE] +
+                                     g.sums[WIDTH - 1 - MIDDLE] - g.sums[0]);
+        CHECK_NEAR(ours / want, 1, 0.01);
+        /* Interference is a third of the noise at the launch power, which is
+         * the best one for 100 km. */
+        CHECK((double)g.emitted[0] * LHI_LOAD_UNIT < 0.67 * want);
+    }
+    free(signal);
+    lhi_load_gsnr_fini(&g);
+    lhi_network_free(n);
+    lh_topology_free(t);
+}
+
 static void refusals(void)
 {
     lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
@@ -316,7 +434,7 @@ static void refusals(void)
                        .slots_min = 1,
                        .slots_max = 8,
                        .k = 1};
-    lh_traffic bad[6] = {good, good, good, good, good, good};
+    lh_traffic bad[7] = {good, good, good, good, good, good, good};
     lh_traffic_result r;
     lh_error err = {0};
     bad[0].erlang = 0;
@@ -325,8 +443,9 @@ static void refusals(void)
     bad[3].to = 3;
     bad[4].guard_slots = 1;
     bad[5].gbps_max = 5;
+    bad[6].by_gsnr = true;
     CHECK_OK(lh_traffic_run(t, &good, 1, 0, 10, &r, &err), err);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         CHECK_INT(lh_traffic_run(t, &bad[i], 1, 0, 10, &r, &err), LH_EINVAL);
     lh_topology_free(t);
 }
@@ -339,6 +458,8 @@ int main(void)
     RUN(carried);
     RUN(carried_rates);
     RUN(deep_rmsa);
+    RUN(noise_of_load);
+    RUN(noise_of_comb);
     RUN(refusals);
     return test_summary();
 }

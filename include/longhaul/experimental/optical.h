@@ -269,6 +269,10 @@ typedef struct lh_traffic {
     uint32_t gbps_min, gbps_max;
     uint32_t guard_slots; /* free slots above every circuit */
     bool adaptive;        /* rate per slot by length; else 75 Gb/s */
+    /* In place of `adaptive`: rate per slot by the GSNR under the current load.
+     * A request is refused if it or a circuit in use would have too little.
+     * Needs rates. */
+    bool by_gsnr;
 } lh_traffic;
 
 /* Result from lh_traffic_run(). */

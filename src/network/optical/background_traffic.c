@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulates background traffic alone. */
+#include "network/optical/load_gsnr.h"
 #include "network/optical/simulation.h"
 
 #include "base/heap.h"
@@ -26,6 +27,9 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
         (!by_rate && (t->slots_min < 1 || t->slots_max < t->slots_min ||
                       t->slots_max > t->slots - t->guard_slots)))
         return lhi_fail(err, LH_EINVAL, "slots out of range");
+    if (t->by_gsnr && (t->adaptive || !by_rate))
+        return lhi_fail(err, LH_EINVAL,
+                        "by_gsnr needs rates, and excludes adaptive");
     if (by_rate && (t->gbps_min < 1 || t->gbps_min > t->gbps_max ||
                     t->gbps_max > LHI_MAX_BACKGROUND_GBPS))
         return lhi_fail(err, LH_EINVAL, "rates out of range");
@@ -46,6 +50,8 @@ typedef struct traffic_state {
     uint64_t seq;
     int64_t now;
     double held_ns;
+    bool by_gsnr;
+    lhi_load_gsnr gsnr;
 } traffic_state;
 
 /* Advances the clock to time_ns, and adds the occupied spectrum slots times the
@@ -66,21 +72,31 @@ static bool process_request(traffic_state *f, bool *refused)
         lhi_heap_pop(&f->heap, &e);
         advance_clock(f, e.time_ns);
         lhi_circuits_release(&f->circuits, (uint32_t)e.payload);
+        if (f->by_gsnr)
+            lhi_load_gsnr_remove(&f->gsnr, (uint32_t)e.payload);
     }
     advance_clock(f, f->arrivals.next_ns);
     lhi_arrival a = lhi_arrivals_next(&f->arrivals);
     const lhi_paths *paths = lhi_network_paths(f->network, a.from, a.to);
     lhi_circuit_grant grant;
+    lhi_load_circuit noise;
     if (!paths)
         return false;
-    *refused = a.gbps > 0
-                   ? !lhi_assignment_first_fit_rate(&f->circuits.spectrum,
-                                                    paths, a.gbps, &grant)
-                   : !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
-                                               paths->count, a.slots, &grant);
+    if (f->by_gsnr)
+        *refused = !lhi_load_gsnr_choose(&f->gsnr, &f->circuits.spectrum, paths,
+                                         a.gbps, &grant, &noise);
+    else
+        *refused =
+            a.gbps > 0
+                ? !lhi_assignment_first_fit_rate(&f->circuits.spectrum, paths,
+                                                 a.gbps, &grant)
+                : !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
+                                            paths->count, a.slots, &grant);
     if (*refused)
         return true;
     uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);
+    if (at != LH_NONE && f->by_gsnr && !lhi_load_gsnr_add(&f->gsnr, at, &noise))
+        return false;
     e = (lhi_event){
         .time_ns = f->now + a.holding_ns, .seq = f->seq++, .payload = at};
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
@@ -132,11 +148,15 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
                         .from = t.from,
                         .to = t.to};
     lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);
+    f.by_gsnr = t.by_gsnr;
     lh_status status = lhi_circuits_make(f.network, &f.circuits, err);
+    if (status == LH_OK && f.by_gsnr)
+        status = lhi_load_gsnr_init(f.network, &f.gsnr, err);
     if (status == LH_OK)
         status = simulate_requests(&f, warm_up, requests, out, err);
     lhi_heap_fini(&f.heap);
     lhi_circuits_fini(&f.circuits);
+    lhi_load_gsnr_fini(&f.gsnr);
     lhi_network_free(f.network);
     return status;
 }

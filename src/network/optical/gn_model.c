@@ -2,6 +2,7 @@
 #include "network/optical/gn_model.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #define PI 3.14159265358979323846
 #define LIGHT_M_PER_S 299792458.0
@@ -60,13 +61,33 @@ static double compute_gamma(const lhi_gn_fibre *f, double hz)
     return 2 * PI * NONLINEAR_INDEX * hz / (LIGHT_M_PER_S * area);
 }
 
+/* Returns a fibre's attenuation of power, in 1/m. */
+static double compute_attenuation(const lhi_gn_fibre *f)
+{
+    return f->loss_db_per_m * log(10) / 10;
+}
+
+/* Returns the efficiency with which a channel `apart` Hz higher (`same`: the
+ * channel itself) interferes, by equation (120) or (123). `attenuation`: of
+ * power, in 1/m; b: mean dispersion of the two channels, s^2/m. */
+static double compute_efficiency(const lhi_gn_fibre *f, double attenuation,
+                                 double b, double baud, double apart, bool same)
+{
+    double length = (1 - exp(-attenuation * f->length_m)) / attenuation;
+    double asymptotic = 1 / attenuation;
+    double scale = PI * PI * asymptotic * b * baud;
+    double psi = (asinh(scale * (apart + baud / 2)) -
+                  asinh(scale * (apart - baud / 2))) /
+                 2 * length * length / (2 * PI * b * asymptotic);
+    return (same ? 1 : 2) * 16.0 / 27 * psi;
+}
+
 /* Moves power from each channel's signal to nonlinear interference, as the GN
  * model computes it at the fibre's input. `attenuation`: of power, in 1/m. */
 static void add_interference(const lhi_gn_comb *comb, const lhi_gn_fibre *f,
                              double attenuation, lhi_gn_signal *signal)
 {
-    double length = (1 - exp(-attenuation * f->length_m)) / attenuation;
-    double asymptotic = 1 / attenuation, baud = comb->baud;
+    double baud = comb->baud;
     double beta2[LHI_GN_MAX_CHANNELS];
     for (uint32_t i = 0; i < comb->n_channels; i++)
         beta2[i] = compute_beta2(f, get_hz(comb, i));
@@ -75,12 +96,8 @@ static void add_interference(const lhi_gn_comb *comb, const lhi_gn_fibre *f,
         for (uint32_t k = 0; k < comb->n_channels; k++) {
             double b = fabs(beta2[i] + beta2[k]) / 2;
             double apart = comb->spacing_hz * ((double)k - (double)i);
-            double scale = PI * PI * asymptotic * b * baud;
-            double psi = (asinh(scale * (apart + baud / 2)) -
-                          asinh(scale * (apart - baud / 2))) /
-                         2 * length * length / (2 * PI * b * asymptotic);
-            double weight = (i == k ? 1 : 2) * 16.0 / 27;
-            sum += weight * psi * signal->power_w[k] * signal->power_w[k];
+            sum += compute_efficiency(f, attenuation, b, baud, apart, i == k) *
+                   signal->power_w[k] * signal->power_w[k];
         }
         signal->share[i] *= 1 - gamma * gamma * sum / (baud * baud);
     }
@@ -89,11 +106,28 @@ static void add_interference(const lhi_gn_comb *comb, const lhi_gn_fibre *f,
 void lhi_gn_propagate(const lhi_gn_comb *comb, const lhi_gn_fibre *fibre,
                       lhi_gn_signal *signal)
 {
-    double attenuation = fibre->loss_db_per_m * log(10) / 10;
     lhi_gn_attenuate(comb, fibre->in_db, signal);
-    add_interference(comb, fibre, attenuation, signal);
+    add_interference(comb, fibre, compute_attenuation(fibre), signal);
     lhi_gn_attenuate(
         comb, fibre->loss_db_per_m * fibre->length_m + fibre->out_db, signal);
+}
+
+double lhi_gn_compute_interference(const lhi_gn_fibre *fibre, double hz,
+                                   double baud, double apart_hz)
+{
+    double gamma = compute_gamma(fibre, hz);
+    double b = fabs(compute_beta2(fibre, hz));
+    bool same = fabs(apart_hz) < baud / 2;
+    return gamma * gamma / (baud * baud) *
+           compute_efficiency(fibre, compute_attenuation(fibre), b, baud,
+                              apart_hz, same);
+}
+
+double lhi_gn_compute_emission(const lhi_gn_fibre *fibre, double hz,
+                               double baud, double nf)
+{
+    return PLANCK * hz * baud * nf *
+           lhi_gn_from_db(fibre->loss_db_per_m * fibre->length_m);
 }
 
 /* Returns an amplifier's noise figure (a ratio) at gain gain_db. Below the

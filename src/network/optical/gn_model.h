@@ -43,6 +43,17 @@ typedef struct lhi_gn_amplifier {
 double lhi_gn_from_db(double db);
 double lhi_gn_to_db(double ratio);
 
+/* Returns a channel's noise-to-signal ratio by nonlinear interference from a
+ * channel `apart_hz` higher (0: from itself) after one span, per square of
+ * their power at the span's input; both have the symbol rate `baud`, and the
+ * fibre its properties at frequency `hz`. */
+double lhi_gn_compute_interference(const lhi_gn_fibre *fibre, double hz,
+                                   double baud, double apart_hz);
+/* Returns the power that an amplifier which compensates a span's attenuation
+ * emits in a channel, in W at the span's input; `nf`: its noise figure, a
+ * ratio. */
+double lhi_gn_compute_emission(const lhi_gn_fibre *fibre, double hz,
+                               double baud, double nf);
 /* Divides the power of all channels by the ratio of `db` decibels; a negative
  * `db` amplifies without noise. */
 void lhi_gn_attenuate(const lhi_gn_comb *comb, double db,
