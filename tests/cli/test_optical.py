@@ -233,14 +233,17 @@ def paths_of(text):
     return {tuple(p["nodes"]): p for p in json.loads(done.stdout)["paths"]}
 
 
-found = paths_of(LINES)
-rows = [line.split(",") for line in (GNPY / "gsnr.csv").read_text().splitlines()
-        if line[0] != "#"]
-for nodes, km, gsnr in rows:
-    path = found[tuple(map(int, nodes.split("-")))]
-    check(abs(path["gsnr_db"] - float(gsnr)) < 1e-3 and path["km"] == float(km),
-          f"GSNR of {nodes}: {path['gsnr_db']}, not {gsnr}")
-check(len(rows) == 20 and found[1, 2]["format"] is None, "all pairs")
+for name, values in (("impairments", "impairments"), ("network", "gsnr")):
+    found = paths_of(LINES.replace("network.json", f"{name}.json"))
+    rows = [line.split(",")
+            for line in (GNPY / f"{values}.csv").read_text().splitlines()
+            if line[0] != "#"]
+    for nodes, km, gsnr in rows:
+        path = found[tuple(map(int, nodes.split("-")))]
+        check(abs(path["gsnr_db"] - float(gsnr)) < 1e-3 and
+              path["km"] == float(km),
+              f"GSNR of {nodes}: {path['gsnr_db']}, not {gsnr}")
+    check(len(rows) == 20 and found[1, 2]["format"] is None, "all pairs")
 # Modes of the Voyager: 18 dB for 300 Gb/s in 5 slots, 21 dB for 400 Gb/s in 6.
 MODES = LINES + "modulation: {transceiver: Voyager, margin_db: %s}\n"
 modes = {n: (p["format"], p["gbps_per_slot"])
@@ -268,12 +271,15 @@ for file, change, why in (
         (network, ('"std_low_gain"', '"other"'), "'other'"),
         (network, ('"to_node": "roadm', '"to_node": "no roadm'), "no element"),
         (equipment, ('"fixed_gain"', '"dual_stage"'), "'dual_stage'"),
+        (equipment, ('"roadm-maxloss": 16.5', '"roadm-osnr": 30'), "express"),
         (equipment, ('"SI"', '"IS"'), "SI")):
     check(change[0] in file, change[0])
-    name = "network" if file is network else "equipment"
+    name = "equipment" if file is equipment else "network"
     (WORK / f"bad-{name}.json").write_text(file.replace(*change))
     (WORK / "bad.yaml").write_text(
-        LINES.replace(f"{GNPY}/{name}.json", f"bad-{name}.json"))
+        LINES.replace(f"{GNPY}/{name}.json", f"bad-{name}.json").replace(
+            "network.json", "impairments.json" if why == "express" else
+            "network.json"))
     bad = run("optical", "bad.yaml")
     check(bad.returncode == 1 and f"bad-{name}.json:" in bad.stderr and
           why in bad.stderr and bad.stderr.count("\n") == 1,

@@ -369,6 +369,37 @@ static lh_status read_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
+/* Finds in a ROADM's equipment the entry for all channels of its first path
+ * profile of this kind (such as "roadm-add-path"); NULL: it has no such
+ * profile. LH_EINPUT: no entry of the profile covers the channels. */
+static lh_status find_path_entry(const reader *r, const lhi_node *type,
+                                 const char *kind, const lhi_node **out)
+{
+    const lhi_node *list = lhi_node_find(type, "roadm-path-impairments");
+    const lhi_gn_comb *comb = &r->out->gn->comb;
+    double last = comb->first_hz + (comb->n_channels - 1) * comb->spacing_hz;
+    *out = NULL;
+    for (const lhi_node *n = list ? list->first : NULL; n; n = n->next) {
+        const lhi_node *entries = lhi_node_find(n, kind), *range;
+        if (!entries)
+            continue;
+        for (const lhi_node *e = entries->first; e; e = e->next) {
+            double low = 0, high = 0;
+            LHI_TRY(lhi_node_require(r->eqpt, e, "frequency-range", &range,
+                                     r->err));
+            LHI_TRY(need_number(r, r->eqpt, range, "lower-frequency", &low));
+            LHI_TRY(need_number(r, r->eqpt, range, "upper-frequency", &high));
+            *out = e;
+            if (low <= comb->first_hz && high >= last)
+                return LH_OK;
+        }
+        return lhi_doc_fail(r->eqpt, entries, r->err, LH_EINPUT,
+                            "no entry covers the frequencies of all channels "
+                            "(SI)");
+    }
+    return LH_OK;
+}
+
 /* Returns the weakest channel's power, in dBm. */
 static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 {
@@ -384,16 +415,21 @@ static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 static lh_status check_power(const reader *r, const element *roadm,
                              const element *last, const lhi_gn_signal *signal)
 {
-    double dbm, least = get_least_dbm(r, signal);
+    const lhi_node *type, *express;
+    double dbm, loss = 0, least = get_least_dbm(r, signal);
+    LHI_TRY(find_equipment(r, "Roadm", get_text(roadm->map, "type_variety"),
+                           roadm->map, &type));
+    LHI_TRY(find_path_entry(r, type, "roadm-express-path", &express));
+    LHI_TRY(get_number(r, r->eqpt, express, "roadm-maxloss", &loss));
     for (uint32_t i = 0; i < roadm->n_next; i++) {
         const element *next = &r->elements[r->targets[roadm->first + i]];
         if (strcmp(next->type, "Transceiver") == 0)
             continue;
         LHI_TRY(read_power(r, roadm, next, &dbm));
-        if (least < dbm - 0.01)
+        if (least < dbm + loss - 0.01)
             return lhi_doc_fail(r->net, last->map, r->err, LH_EINPUT,
                                 "sends %.2f dBm per channel to '%.60s', below "
-                                "the target of %.2f dBm there",
+                                "the target of %.2f dBm there plus its loss",
                                 least, roadm->uid, dbm);
     }
     return LH_OK;
@@ -544,29 +580,51 @@ static lh_status read_comb(reader *r)
     return LH_OK;
 }
 
-/* Reads each ROADM's OSNR of adding and dropping channels (dB) from the
- * equipment file; infinite if it has none. */
+/* Reads the OSNR (dB) with which a ROADM adds (kind "roadm-add-path") or drops
+ * channels into *osnr: that of the path's profile, else half the noise of
+ * add_drop_osnr. Unchanged if the equipment has neither. */
+static lh_status read_path_osnr(const reader *r, const lhi_node *type,
+                                const char *kind, double *osnr)
+{
+    const lhi_node *entry;
+    double both = INFINITY;
+    LHI_TRY(find_path_entry(r, type, kind, &entry));
+    if (entry)
+        return get_number(r, r->eqpt, entry, "roadm-osnr", osnr);
+    LHI_TRY(get_number(r, r->eqpt, type, "add_drop_osnr", &both));
+    *osnr = both + lhi_gn_to_db(2);
+    return LH_OK;
+}
+
+/* Reads each ROADM's OSNR of adding and of dropping channels (dB) from the
+ * equipment file; infinite if it has none. LH_EINPUT: express paths have an
+ * OSNR, too. */
 static lh_status read_add_drop(reader *r)
 {
-    double *osnr = LHI_NEW(r->mem, double, r->out->n_nodes);
-    if (!osnr)
+    double *add = LHI_NEW(r->mem, double, r->out->n_nodes);
+    double *drop = LHI_NEW(r->mem, double, r->out->n_nodes);
+    if (!add || !drop)
         return lhi_fail_nomem(r->err);
     for (uint32_t i = 0; i < r->n_elements; i++) {
         const element *e = &r->elements[i];
-        const lhi_node *type;
+        const lhi_node *type, *express;
         if (e->node == LH_NONE)
             continue;
-        osnr[e->node] = INFINITY;
+        add[e->node] = drop[e->node] = INFINITY;
         LHI_TRY(find_equipment(r, "Roadm", get_text(e->map, "type_variety"),
                                e->map, &type));
-        const lhi_node *paths = lhi_node_find(type, "roadm-path-impairments");
-        if (paths && paths->n_items > 0)
-            return lhi_doc_fail(r->eqpt, paths, r->err, LH_EINPUT,
-                                "impairments of paths in a ROADM are not "
-                                "modelled; give add_drop_osnr alone");
-        LHI_TRY(get_number(r, r->eqpt, type, "add_drop_osnr", &osnr[e->node]));
+        LHI_TRY(read_path_osnr(r, type, "roadm-add-path", &add[e->node]));
+        LHI_TRY(read_path_osnr(r, type, "roadm-drop-path", &drop[e->node]));
+        LHI_TRY(find_path_entry(r, type, "roadm-express-path", &express));
+        const lhi_node *osnr =
+            express ? lhi_node_find(express, "roadm-osnr") : NULL;
+        if (osnr && !lhi_node_is_null(osnr))
+            return lhi_doc_fail(r->eqpt, osnr, r->err, LH_EINPUT,
+                                "noise of express paths in a ROADM is not "
+                                "modelled; remove it");
     }
-    r->out->gn->add_drop_osnr_db = osnr;
+    r->out->gn->add_osnr_db = add;
+    r->out->gn->drop_osnr_db = drop;
     return LH_OK;
 }
 

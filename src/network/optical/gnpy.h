@@ -25,8 +25,9 @@ typedef struct lhi_gn_transceiver {
 /* Noise of a topology's lines. */
 struct lhi_gn {
     lhi_gn_comb comb;
-    double tx_osnr_db;              /* default of the spectrum */
-    const double *add_drop_osnr_db; /* per node; INFINITY: none */
+    double tx_osnr_db; /* default of the spectrum */
+    /* Per node, of adding and of dropping a channel; INFINITY: no noise. */
+    const double *add_osnr_db, *drop_osnr_db;
     const double *shares; /* [(2 * cable + direction) * n_channels + channel] */
     uint32_t n_transceivers;
     const lhi_gn_transceiver *transceivers;

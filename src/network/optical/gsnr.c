@@ -13,10 +13,9 @@ lhi_gsnr lhi_gn_compute_gsnr(const lhi_gn *gn, uint32_t from, uint32_t to,
 {
     uint32_t n = gn->comb.n_channels;
     lhi_gsnr out = {.least_db = INFINITY};
-    /* A ROADM's add-drop OSNR has equal parts by adding and by dropping. */
     double others = lhi_gn_from_db(-tx_osnr_db) +
-                    lhi_gn_from_db(-gn->add_drop_osnr_db[from]) / 2 +
-                    lhi_gn_from_db(-gn->add_drop_osnr_db[to]) / 2;
+                    lhi_gn_from_db(-gn->add_osnr_db[from]) +
+                    lhi_gn_from_db(-gn->drop_osnr_db[to]);
     for (uint32_t i = 0; i < n; i++) {
         double share = 1;
         for (uint32_t h = 0; h < hops; h++)
