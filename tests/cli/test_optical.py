@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """longhaul optical, through the program."""
 import json
+import sys
 
-from harness import ROOT, WORK, check, finish, run
+from harness import PROGRAM, ROOT, WORK, check, finish, run
+
+sys.path.insert(0, str(ROOT / "tests/peers"))
+import gnpy_network
 
 SCENARIO = """longhaul: optical/1
 topology: {nodes: [{id: 8}, {id: 7}, {id: 5}], links: [{a: 8, b: 7, km: 750}, {a: 7, b: 5, km: 600}]}
@@ -284,6 +288,15 @@ for file, change, why in (
     check(bad.returncode == 1 and f"bad-{name}.json:" in bad.stderr and
           why in bad.stderr and bad.stderr.count("\n") == 1,
           f"{change[1]}: {bad.stderr}")
+
+# The distance table against modes by GSNR on NSFNET: a row of docs/optical.md.
+FILES = gnpy_network.write((ROOT / "data/topologies/nsfnet.yaml").read_text(),
+                           json.loads(equipment), WORK)
+row = gnpy_network.compare_table(
+    gnpy_network.shortest_paths(PROGRAM, *FILES, WORK), 91)
+check(row == {"pairs": 91, "unreached": 0, "table_gbps": 25.7,
+              "gsnr_gbps": 45.0, "table_more": 0, "table_less": 91},
+      f"distance table: {row}")
 
 # --- failures -------------------------------------------------------------------
 # Routes from 1 to 3: 300 km by 2, 400 km. A message takes 28,633,116 ns to send.

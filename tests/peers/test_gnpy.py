@@ -4,7 +4,9 @@
 
     test_gnpy.py PROGRAM SOURCE
 
-Needs gnpy 3; $LONGHAUL_GNPY names a Python that has it, if this one has not.
+On the networks of GNPy in tests/data/optical/gnpy, and on the shipped topologies
+as networks of GNPy. Prints the table of docs/optical.md that compares formats by
+distance with those by GSNR. Needs gnpy 3; $LONGHAUL_GNPY names a Python that has it, if this one has not.
 Without it the test is skipped with a message.
 """
 import json
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import gnpy_network
 from skip_without import skip_without
 
 PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -26,36 +29,39 @@ except ImportError as error:
     skip_without("gnpy", error, "LONGHAUL_GNPY", "GNPy computes the same GSNR")
 
 FOLDER = (SOURCE / "tests/data/optical/gnpy").resolve()
-NETWORK, EQUIPMENT = FOLDER / "network.json", FOLDER / "equipment.json"
+EQUIPMENT = FOLDER / "equipment.json"
 
 
-def gnpy_paths():
+PAIRS = 20  # compared per topology
+
+
+def gnpy_paths(network_file, equipment_file, pairs):
     """Each pair's path, as ROADM names, and its least GSNR in 0.1 nm."""
-    equipment = load_equipments_and_configs(EQUIPMENT, [], [])
-    network = load_network(NETWORK, equipment)
-    ends = [n for n in network.nodes() if isinstance(n, Transceiver)]
+    equipment = load_equipments_and_configs(equipment_file, [], [])
+    network = load_network(network_file, equipment)
+    ends = {n.uid: n for n in network.nodes() if isinstance(n, Transceiver)}
+    names = list(ends)
+    if pairs is None:
+        pairs = [(a, b) for a in names for b in names if a != b]
     network, request, _ = designed_network(
-        equipment, network, source=ends[0].uid, destination=ends[1].uid,
+        equipment, network, source=names[0], destination=names[1],
         no_insert_edfas=True)
-    for a in ends:
-        for b in ends:
-            if a is b:
-                continue
-            request.source, request.destination = a.uid, b.uid
-            request.nodes_list, request.loose_list = [b.uid], ["STRICT"]
-            path = compute_constrained_path(network, request)
-            propagate(path, request, equipment)
-            yield (tuple(e.uid for e in path if isinstance(e, Roadm)),
-                   float(min(path[-1].snr_01nm)))
+    for a, b in pairs:
+        request.source, request.destination = a, b
+        request.nodes_list, request.loose_list = [b], ["STRICT"]
+        path = compute_constrained_path(network, request)
+        propagate(path, request, equipment)
+        yield (tuple(e.uid for e in path if isinstance(e, Roadm)),
+               float(min(path[-1].snr_01nm)))
 
 
-def our_paths():
-    names = [e["uid"] for e in json.loads(NETWORK.read_text())["elements"]
+def our_paths(network_file, equipment_file):
+    names = [e["uid"] for e in json.loads(network_file.read_text())["elements"]
              if e["type"] == "Roadm"]
     with tempfile.TemporaryDirectory() as folder:
         scenario = pathlib.Path(folder, "s.yaml")
         scenario.write_text(f"""longhaul: optical/1
-topology: {{gnpy: {{network: {NETWORK}, equipment: {EQUIPMENT}}}}}
+topology: {{gnpy: {{network: {network_file}, equipment: {equipment_file}}}}}
 job: {{preset: 8b, stages: 2, datacenters: 2, schedule: gpipe, microbatches: 1}}
 seeds: [1]
 iterations: 1
@@ -68,9 +74,37 @@ policies: {{ksp-ff: {{}}}}
             for p in json.loads(out)["paths"]}
 
 
-ours, worst, n = our_paths(), 0, 0
-for nodes, gsnr in gnpy_paths():
-    worst = max(worst, abs(ours[nodes] - gsnr))
-    n += 1
-print(f"{n} paths, largest difference {worst:.2g} dB")
-sys.exit(0 if n == 20 and worst <= 0.1 else 1)
+def compare(network_file, equipment_file, pairs=None):
+    """Returns the number of paths and the largest difference in dB."""
+    ours, worst, n = our_paths(network_file, equipment_file), 0, 0
+    for nodes, gsnr in gnpy_paths(network_file, equipment_file, pairs):
+        worst = max(worst, abs(ours[nodes] - gsnr))
+        n += 1
+    return n, worst
+
+
+good = True
+for name in ("network", "impairments"):
+    n_paths, difference = compare(FOLDER / f"{name}.json", EQUIPMENT)
+    print(f"{name}: {n_paths} paths, largest difference {difference:.2g} dB")
+    good = good and n_paths == 20 and difference <= 0.1
+for name in ("nsfnet", "nsfnet-rounded", "cost239", "usnet", "nobel-us",
+             "nobel-eu", "germany50", "jpn48"):
+    text = (SOURCE / f"data/topologies/{name}.yaml").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        files = gnpy_network.write(text, json.loads(EQUIPMENT.read_text()),
+                                   folder)
+        ids = [e["uid"].split()[1]
+               for e in json.loads(files[0].read_text())["elements"]
+               if e["type"] == "Transceiver"]
+        every = [(a, b) for i, a in enumerate(ids) for b in ids[:i]]
+        some = every[::max(1, len(every) // PAIRS)][:PAIRS]
+        n_paths, difference = compare(
+            *files, [(f"trx {a}", f"trx {b}") for a, b in some])
+        row = gnpy_network.compare_table(
+            gnpy_network.shortest_paths(PROGRAM, *files, folder),
+            len(every))
+    good = good and n_paths == len(some) and difference <= 0.1
+    print(f"| {name} | {' | '.join(str(v) for v in row.values())} | "
+          f"{difference:.1g} |")
+sys.exit(0 if good else 1)
