@@ -566,7 +566,8 @@ void lh_scenario_free(lh_scenario *scenario)
         lh_plan_free(scenario->jobs[i].plan);
         lh_pipeline_free(scenario->jobs[i].pipeline);
     }
-    lhi_network_free(scenario->network);
+    if (!scenario->borrows_network)
+        lhi_network_free(scenario->network);
     lh_topology_free(scenario->topology);
     lhi_arena_free(scenario->mem);
 }

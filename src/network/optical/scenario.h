@@ -61,6 +61,7 @@ struct lh_scenario {
     lhi_arena *mem;
     lh_topology *topology;
     lhi_network *network;
+    bool borrows_network; /* it belongs to another scenario of a sweep */
     int64_t slowest_mbps; /* per slot */
     uint32_t n_jobs, n_policies, n_seeds;
     lhi_optical_job_spec *jobs;

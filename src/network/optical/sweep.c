@@ -119,6 +119,32 @@ uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep, uint32_t cell,
 
 /* --- cells ---------------------------------------------------------------- */
 
+/* Checks whether all cells have the same network: no axis sets one of its
+ * keys. */
+static bool has_one_network(const lh_optical_sweep *s)
+{
+    static const char *const keys[] = {
+        "topology",   "slots",           "gbps_per_slot", "guard_slots",
+        "modulation", "candidate_paths", "shared_fibre"};
+    for (uint32_t a = 0; a < s->n_axes; a++)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            size_t n = strlen(keys[i]);
+            const char *key = s->axes[a].key;
+            if (strncmp(key, keys[i], n) == 0 && (!key[n] || key[n] == '.'))
+                return false;
+        }
+    return true;
+}
+
+/* Makes a cell use the network of the first one, whose candidate paths are then
+ * computed once. */
+static void borrow_network(lh_scenario *s, const lh_scenario *first)
+{
+    lhi_network_free(s->network);
+    s->network = first->network;
+    s->borrows_network = true;
+}
+
 /* Builds the scenario of one cell (combination of values): the scenario file's
  * text, with each axis's key set to the cell's value. */
 static lh_status read_cell(grid *g, const char *path, const char *text,
@@ -138,6 +164,8 @@ static lh_status read_cell(grid *g, const char *path, const char *text,
     }
     if (status == LH_OK)
         status = lhi_scenario_build(doc, &g->scenarios[cell], err);
+    if (status == LH_OK && cell > 0 && has_one_network(s))
+        borrow_network(g->scenarios[cell], g->scenarios[0]);
     if (status == LH_EINPUT)
         lhi_fail_add_context(err, "--sweep %.120s",
                              values.data ? values.data : "");
