@@ -13,6 +13,12 @@ static bool is_small(const lh_scenario *s)
         return false;
     for (uint32_t j = 0; j < s->n_jobs; j++) {
         const lhi_chain *c = &s->jobs[j].chain;
+        const lhi_replica_ring *ring = &s->jobs[j].ring;
+        for (uint32_t i = 0; i < ring->n_chunks; i++)
+            if (ring->gather_bits[i] > 10000000000 ||
+                ring->reduce_bits[i] > 10000000000)
+                return false;
+        passes += (uint64_t)ring->n_nodes * ring->n_chunks * 2;
         if (lhi_optical_job_pipeline(&s->jobs[j]) || c->bits > 10000000000)
             return false;
         passes += (uint64_t)c->stages * c->microbatches * 2;

@@ -15,7 +15,9 @@ static const char text[] =
     "jobs:\n- {preset: 8b, stages: 3, datacenters: 2, schedule: 1f1b, "
     "microbatches: 2}\n"
     "- {preset: 8b, stages: 2, placement: [1, 3], schedule: zb-h1, "
-    "microbatches: 2}\n"
+    "microbatches: 2, priority: 1}\n"
+    "- {preset: 8b, stages: 1, schedule: zb-v, microbatches: 1, "
+    "data_parallel: {nodes: [1, 3], gather_bits: 1, reduce_bits: 9}}\n"
     "background: {erlang: 3}\n"
     "failures: {restore: wait, cuts: [{link: [1, 2], at_s: 0.015, "
     "repair_s: 0.3}], mtbf_s: 1, mttr_s: 0.1}\n"
@@ -124,6 +126,34 @@ static lh_status read_lines(void)
     return status;
 }
 
+static lh_status by_gsnr(void)
+{
+    lh_topology *t = NULL;
+    lh_traffic_result r;
+    lh_error err = {0};
+    lh_traffic load = {.size = sizeof load,
+                       .erlang = 20,
+                       .holding_s = 1,
+                       .slots = 80,
+                       .k = 1,
+                       .gbps_min = 5,
+                       .gbps_max = 9,
+                       .by_gsnr = true};
+    static const char links[] = "nodes: [{id: 1}, {id: 2}]\n"
+                                "links: [{a: 1, b: 2, km: 100}]\n";
+    lh_status status =
+        lhi_topology_parse(links, sizeof links - 1, "t", &t, &err);
+    if (status == LH_OK)
+        status = lh_traffic_run(t, &load, 1, 0, 50, &r, &err);
+    lh_topology_free(t);
+    return status;
+}
+
+static void traffic(void)
+{
+    FAIL_EACH_ALLOC(status = by_gsnr());
+}
+
 static void gnpy(void)
 {
     FAIL_EACH_ALLOC(status = read_lines());
@@ -134,6 +164,7 @@ int main(void)
     RUN(scenarios);
     RUN(sweeps);
     RUN(routes);
+    RUN(traffic);
     RUN(gnpy);
     return test_summary();
 }
