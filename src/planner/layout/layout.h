@@ -135,10 +135,6 @@ uint32_t lhi_group_size(const lh_layout *layout);
 lh_layout lhi_layout_in_datacenter(const lh_layout *layout,
                                    uint32_t datacenter);
 
-/* Checks whether experts have their own process groups, different from the
- * dense layers'. */
-bool lhi_layout_is_folded(const lh_layout *layout);
-
 /* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
  * `mem` (or belongs to the layout). LH_EUNSUPPORTED: the numbers do not divide,
  * or datacenters have too few GPUs; `err` has the details. */

@@ -23,12 +23,6 @@ lh_layout lhi_layout_in_datacenter(const lh_layout *layout, uint32_t datacenter)
     return out;
 }
 
-bool lhi_layout_is_folded(const lh_layout *layout)
-{
-    return layout->expert > 1 ||
-           lh_layout_expert_tensor(layout) != layout->tensor;
-}
-
 /* Allocates a placement with n_groups replica groups and n_parts pipeline parts
  * in all. NULL: no memory. */
 static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,

@@ -82,16 +82,6 @@ void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
     bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_shards;
 }
 
-double lhi_train_bytes(double n_values, uint32_t n_replicas)
-{
-    double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict_memory(n_values, 0, 0, n_replicas, n_replicas, false,
-                             false, bytes);
-    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        sum += bytes[i];
-    return sum;
-}
-
 double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors)
 {
     return (double)sizeof(lhi_train) +

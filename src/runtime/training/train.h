@@ -123,10 +123,6 @@ typedef struct lhi_train_options {
  * rate, warmup a hundredth of the steps. The caller sets sizes and chunks. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
-/* Returns the trainer's bytes for n_values parameters, sharded over n_replicas
- * replicas: both moments and, with several replicas, gradient sums and the
- * exchange arrays. */
-double lhi_train_bytes(double n_values, uint32_t n_replicas);
 /* Predicts the trainer's memory and adds it to bytes[] by kind. n_values:
  * parameters; n_tied: those of a tied embedding whose other copy is on another
  * rank, or 0; n_sharded: those with sharded parameters. `staged` (collectives
