@@ -6,7 +6,7 @@
 
 #include "schedule/solver/bound/shaving.h"
 
-static uint32_t n_clauses, n_root, n_fixed;
+static uint32_t n_clauses, n_root, n_fixed, n_reduced;
 
 /* Checks whether the planted schedule has the literal's order. */
 static bool planted(const lhi_search *s, const lhi_machine_orders *w, lit l)
@@ -15,15 +15,34 @@ static bool planted(const lhi_search *s, const lhi_machine_orders *w, lit l)
            w->end[lhi_search_get_second(s, l)];
 }
 
+/* Continues the search, which deletes learnt clauses at its next restart and
+ * not only beyond thousands of them. */
+static lhi_answer continue_search(lhi_search *s, uint64_t ticks,
+                                  lhi_budget *budget, lhi_machine_orders *out)
+{
+    enum { FEW = 10 };
+    lhi_answer answer = LHI_GAVE_UP;
+    lh_error err = {0};
+    s->reduce_at = FEW;
+    CHECK_OK(
+        lhi_search_run(s, ticks, (size_t)1 << 28, budget, out, &answer, &err),
+        err);
+    n_reduced += s->reduce_at != FEW;
+    return answer;
+}
+
 static void check_clauses(const lhi_search *s, const lhi_machine_orders *w)
 {
-    for (uint32_t at = 0; at < s->n_clauses; at += s->clauses[at] + 2) {
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < s->n_clauses; at += s->clauses[at] + 2, n++) {
+        CHECK(s->clauses[at] >= 2);
         bool holds = false;
         for (uint32_t i = 0; i < s->clauses[at]; i++)
             holds = holds || planted(s, w, s->clauses[at + 2 + i]);
         CHECK_MSG(holds, "a clause excludes the planted schedule");
-        n_clauses++;
     }
+    CHECK_INT(n, s->n_learnt);
+    n_clauses += n;
     uint32_t end = s->n_levels ? s->levels[0].trail : s->n_trail;
     for (uint32_t i = 0; i < end; i++) {
         CHECK_MSG(planted(s, w, s->trail[i]),
@@ -162,9 +181,7 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
     check_root(s, w);
     for (uint32_t i = 0; i < 12 && answer == LHI_GAVE_UP; i++) {
-        CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
-                                &answer, &err),
-                 err);
+        answer = continue_search(s, 20000, &budget, found);
         CHECK(answer != LHI_REFUTED);
         check_clauses(s, w);
     }
@@ -201,9 +218,7 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     for (int i = 0; i < N; i++) {
         if (i > 0)
             lhi_search_set_deadline(s, planted_end + more[i], i % 2 ? NULL : w);
-        CHECK_OK(lhi_search_run(s, 10000, (size_t)1 << 28, &budget, found,
-                                &answer, &err),
-                 err);
+        answer = continue_search(s, 10000, &budget, found);
         CHECK(answer != LHI_REFUTED);
         if (answer == LHI_FOUND)
             CHECK(lhi_machine_orders_evaluate(found) <= planted_end + more[i]);
@@ -213,9 +228,7 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     const int64_t less = planted_end - 1;
     lhi_search_set_deadline(s, less, w);
     for (uint32_t i = 0; i < 20 && answer != LHI_REFUTED; i++) {
-        CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
-                                &answer, &err),
-                 err);
+        answer = continue_search(s, 20000, &budget, found);
         if (answer == LHI_FOUND) {
             CHECK(best->status != LH_SOLVE_OPTIMAL);
             CHECK(lhi_machine_orders_evaluate(found) <= less);
@@ -275,9 +288,10 @@ static void nothing_excludes_a_planted_schedule(void)
     CHECK_MSG(n_clauses > 0 && n_root > 0 && n_fixed > 0,
               "%u clauses, %u literals at the root, %u pairs before it",
               n_clauses, n_root, n_fixed);
-    CHECK_MSG(n_kept > 0 && n_ended > 0,
-              "%u searches went on with clauses, %u refuted what is too short",
-              n_kept, n_ended);
+    CHECK_MSG(n_kept > 0 && n_ended > 0 && n_reduced > 0,
+              "%u searches went on with clauses, %u refuted what is too short, "
+              "%u deleted clauses",
+              n_kept, n_ended, n_reduced);
 }
 
 /* --- live states ---------------------------------------------------------- */
