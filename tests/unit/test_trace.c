@@ -396,6 +396,76 @@ static void refusals(void)
     }
 }
 
+static void reject(const lh_trace *t, const char *why)
+{
+    lh_trace *copy = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_trace_copy(t, &copy, &err), LH_EINVAL);
+    CHECK_HAS(err.text, why);
+    CHECK(!copy);
+}
+
+/* Sets one field of the trace, or of its first run, message, collective or
+ * copy, to a wrong value at a time. */
+static void wrong_fields_are_refused(void)
+{
+    const lh_pass pass = {.n_parts = 1}, cut = {.n_parts = 2};
+    char *sites[] = {"a"}, *links[] = {"l"};
+    lh_trace_device device = {0};
+    lh_trace_run run = {
+        .pass = pass, .waits_for = LH_NONE, .end_ns = 1, .issued_ns = 1};
+    lh_trace_message message = {.producer = pass, .consumer = pass};
+    lh_trace_collective collective = {0};
+    lh_trace_offload copy = {0};
+    lh_trace t = {.source = "measured",
+                  .n_devices = 1,
+                  .n_sites = 1,
+                  .n_links = 1,
+                  .devices = &device,
+                  .site_names = (const char *const *)sites,
+                  .link_names = (const char *const *)links,
+                  .n_runs = 1,
+                  .runs = &run,
+                  .n_messages = 1,
+                  .messages = &message,
+                  .n_collectives = 1,
+                  .collectives = &collective,
+                  .n_copies = 1,
+                  .copies = &copy,
+                  .makespan_ns = 1};
+    lh_trace *good = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_trace_copy(&t, &good, &err), err);
+    lh_trace_free(good);
+#define REJECT(field, value, why)                                              \
+    do {                                                                       \
+        const __typeof__(field) was = field;                                   \
+        field = value;                                                         \
+        reject(&t, why);                                                       \
+        field = was;                                                           \
+    } while (0)
+    REJECT(t.n_devices, 65537, "the number of devices must be 1 to 65536");
+    REJECT(t.n_sites, 0, "the number of sites must be 1 to 65536");
+    REJECT(t.n_links, UINT32_MAX, "too many links");
+    REJECT(t.makespan_ns, -1, "the makespan must be 0 to 2^53 ns");
+    REJECT(t.makespan_ns, (INT64_C(1) << 53) + 1, "the makespan must be 0 to");
+    REJECT(t.source, "dreamt", "the source must be 'simulated' or 'measured'");
+    REJECT(run.pass, cut, "is not a valid pass");
+    REJECT(run.issued_ns, 0, "start, end and issued must be non-decreasing");
+    REJECT(message.consumer, cut, "connects passes that are not valid");
+    REJECT(message.to, 1, "from device 0 to device 1; the trace has 1 devices");
+    REJECT(message.link, 1, "link 1 is out of range; the trace has 1");
+    REJECT(message.ready_ns, 1,
+           "produced, ready, depart, sent and arrive must");
+    REJECT(collective.device, 1, "chunk 0 on device 1 is out of range");
+    REJECT(collective.depart_ns, 1, "ready, depart, sent and arrive must be");
+    REJECT(collective.kind, LH_DP_RSG, "its kind is not one of an all-gather");
+    REJECT(collective.bucket, 1, "bucket 1 is out of range; the collective");
+    REJECT(copy.device, 1, "chunk 0, microbatch 0 on device 1 is out of range");
+    REJECT(copy.ready_ns, 1, "ready, depart and end must be non-decreasing");
+#undef REJECT
+}
+
 static void passes_from_text(void)
 {
     static const char *const good[] = {"0F0", "12I34", "65535B1048575",
@@ -450,6 +520,7 @@ int main(void)
     RUN(nothing_at_all);
     RUN(put_in_order);
     RUN(refusals);
+    RUN(wrong_fields_are_refused);
     RUN(passes_from_text);
     RUN(utf8);
     RUN(many_passes);

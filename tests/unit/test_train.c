@@ -5,6 +5,8 @@
 #include "naive_llama.h"
 #include "training_ranks.h"
 
+#include "runtime/training/safetensors.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -341,6 +343,59 @@ static void weights_alone(void)
     remove_all(folder);
 }
 
+/* 16-bit floats and their values, by IEEE 754 and bfloat16's definition. */
+static void reads_halves(void)
+{
+    static const struct {
+        uint16_t bits;
+        float value;
+    } halves[] = {{0x3c00, 1},        {0xc248, -3.140625f}, {0x7bff, 65504},
+                  {0x0400, 0x1p-14f}, {0x03ff, 0x3ffp-24f}, {0x8001, -0x1p-24f},
+                  {0x7c00, INFINITY}, {0xfc00, -INFINITY},  {0x8000, -0.0f}},
+      brains[] = {
+          {0x3f80, 1},         {0xc049, -3.140625f}, {0x7f7f, 0x1.fep127f},
+          {0x0080, 0x1p-126f}, {0x007f, 0x7fp-133f}, {0x8001, -0x1p-133f},
+          {0x7f80, INFINITY},  {0xff80, -INFINITY},  {0x8000, -0.0f}};
+    enum { N = sizeof halves / sizeof *halves };
+    static const char header[] =
+        "{\"half\":{\"dtype\":\"F16\",\"shape\":[9],\"data_offsets\":[0,18]},"
+        "\"brain\":{\"dtype\":\"BF16\",\"shape\":[9],\"data_offsets\":[18,36]}"
+        "}";
+    char path[] = "/tmp/lh-train-XXXXXX";
+    const uint64_t len = sizeof header - 1;
+    lhi_safetensors *file = NULL;
+    lh_error err = {0};
+    FILE *f = fdopen(mkstemp(path), "wb");
+    for (int i = 0; i < 8; i++)
+        fputc((int)(len >> 8 * i & 255), f);
+    fputs(header, f);
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        const uint16_t bits = i < N ? halves[i].bits : brains[i - N].bits;
+        fputc(bits & 255, f);
+        fputc(bits >> 8, f);
+    }
+    fclose(f);
+    CHECK_OK(lhi_st_open(path, &file, &err), err);
+    for (int kind = 0; file && kind < 2; kind++) {
+        const lhi_st_tensor *t = NULL;
+        float got[N];
+        CHECK_OK(lhi_st_find(file, kind ? "brain" : "half", N, 0, &t, &err),
+                 err);
+        CHECK_OK(lhi_st_read(file, t, 0, N, got, &err), err);
+        for (uint32_t i = 0; i < N; i++) {
+            const float want = kind ? brains[i].value : halves[i].value;
+            CHECK_MSG(memcmp(&got[i], &want, sizeof want) == 0,
+                      "number %u is %g, not %g", i, (double)got[i],
+                      (double)want);
+        }
+        /* A part of the tensor. */
+        CHECK_OK(lhi_st_read(file, t, 4, 1, got, &err), err);
+        CHECK(got[0] == (kind ? brains[4].value : halves[4].value));
+    }
+    lhi_st_close(file);
+    unlink(path);
+}
+
 static void no_numbers(void)
 {
     team m = open_team(1, 1, 1, false);
@@ -373,6 +428,7 @@ int main(void)
     RUN(adopts_valid_options_only);
     RUN(full_disk);
     RUN(weights_alone);
+    RUN(reads_halves);
     RUN(no_numbers);
     return test_summary();
 }
