@@ -183,6 +183,46 @@ def nemo_becomes_a_job():
 
 
 @test
+def nemo_keys_are_converted():
+    text, fused = read(NEMO), "activation functions are modelled as fused GELU"
+    quick = "is imported as quick GELU, which has the same cost"
+    for key, lines, found, note in (
+            ("activation", "activation: squared-relu",
+             ('activation: "relu2"', "gated: false"), f"activation: {fused}"),
+            ("activation", "activation: fast-geglu",
+             ('activation: "quick_gelu"',), f"activation: fast-geglu {quick}"),
+            ("activation", "activation_func: {_target_: a.squared_relu}",
+             ('activation: "relu2"', "gated: false"),
+             f"activation_func._target_: {fused}"),
+            ("activation", "gated_linear_unit: true\n"
+             "  activation_func: {_target_: a.gelu}",
+             ('activation: "quick_gelu"',),
+             f"activation_func._target_: gelu {quick}"),
+            ("normalization", "normalization: layernorm1p",
+             ('norm: "layer"', "norm_zero_centered: true"), None),
+            ("position_embedding_type", "position_embedding_type: alibi", (),
+             "position_embedding_type: attention is modelled without position "
+             "biases"),
+            ("transformer_engine", "transformer_engine: False",
+             ("attention: unfused",), None),
+            ("fp8", "fp8: True", ("fp8: matmul",),
+             "fp8: weights are modelled as stored in 8 bits"),
+            ("mcore_gpt", "fsdp: True\n  fsdp_sharding_strategy: grad",
+             ("zero: 2",), None),
+            ("mcore_gpt", "fsdp: True", ("zero: 3",), None)):
+        changed = re.sub(rf"^  {key}: .*$", f"  {lines}", text, flags=re.M)
+        write("conf", changed)
+        job = imported("nemo", "conf")
+        has(job, *found)
+        noted(job, *([f"^model.{note}"] if note else []))
+    for old, new, line in (
+            ("precision: bf16", "precision: 16-mixed", "precision: fp16"),
+            ("name: mcore_distributed_optim", "name: adamw", "zero: 0")):
+        write("conf", text.replace(old, new))
+        has(imported("nemo", "conf"), line)
+
+
+@test
 def nemo_is_refused_with_line_and_key():
     text = read(NEMO)
     lines = text.splitlines()
@@ -200,6 +240,7 @@ def nemo_is_refused_with_line_and_key():
             ("num_layers", "${negate:16}", "'${negate:16}' refers to a "
              "value that is not in this file"),
             ("activation", "reglu", "'reglu' is not one of gelu"),
+            ("normalization", "batchnorm", "'batchnorm' is not one of layernorm"),
             ("num_query_groups", "3", "the 16 heads are not divisible by 3"),
             ("sequence_parallel", "maybe", "must be true or false"),
             ("global_batch_size", "6", "6 is not a multiple of "
@@ -212,6 +253,10 @@ def nemo_is_refused_with_line_and_key():
                 + why.replace("${", r"\$\{").replace("}'", r"\}'"))
     refused("nemo", text.replace("  micro_batch_size: 2\n", ""),
             "^longhaul: conf: model.micro_batch_size: is missing")
+    refused("nemo", text + "  name: megatron_falcon_gpt\n  mcore_customization_"
+            "config: {parallel_attention: True}\n",
+            f"^longhaul: conf:{len(lines) + 1}: model.name: 'megatron_falcon_gpt"
+            "' has attention and MLP in parallel")
     refused("nemo", text + "  encoder: {num_layers: 2}\n",
             f"^longhaul: conf:{len(lines) + 1}: model.encoder.num_layers: "
             "longhaul imports decoders only")
