@@ -234,6 +234,40 @@ def megatron_is_given_the_whole_model():
 
 
 @test
+def torchtitan_is_given_the_whole_model():
+    """tests/peers/test_torchtitan_models.py runs these models. 2.5 is the scale
+    of a config.json without one."""
+    (WORK / "small").mkdir(exist_ok=True)
+    yarn = YARN | {"mscale_all_dim": 1}
+    gpt_oss = {"model_type": "gpt_oss", **TINY, "num_local_experts": 4,
+               "num_experts_per_tok": 2, "sliding_window": 100,
+               "layer_types": 2 * ["sliding_attention", "full_attention"],
+               "rope_scaling": {"rope_type": "yarn", "factor": 32,
+                                "beta_fast": 32, "beta_slow": 1,
+                                "original_max_position_embeddings": 4096,
+                                "truncate": False}}
+    for config, lines in (
+            (MLA | {"rope_scaling": yarn},
+             ("Q_RANK = 64", "KV_RANK = 64", "NOPE_DIM = 32", "ROPE_DIM = 16",
+              "VALUE_DIM = 32", "MSCALE = 1", "EXPERT_LAYERS = [*range(1, 4)]",
+              "EXPERTS = 8", "EXPERT_FFN = 128", "SHARED_FFN = 128",
+              '    "route_scale": 2.5, "num_expert_groups": 2, '
+              '"num_limited_groups": 1,', "BALANCE_RATE = 0.001",
+              "    rope_factor=40, beta_fast=32, beta_slow=1,",
+              "    original_seq_len=4096, truncate=True,")),
+            (gpt_oss,
+             ("KV_HEADS = 4", "HEAD_DIM = 64", "WINDOW = 100",
+              "WINDOW_LAYERS = [*range(0, 1), *range(2, 3)]",
+              "EXPERT_LAYERS = [*range(0, 4)]", "EXPERT_FFN = 512",
+              '    "top_k": 2, "score_func": "softmax", "route_norm": True,',
+              "BALANCE_RATE = None", "SWIGLU_LIMIT = 7",
+              "    original_seq_len=4096, truncate=False,"))):
+        text = exported(config, "torchtitan-model")
+        for line in lines:
+            check(f"\n{line}\n" in text, f"{line} in {text}")
+
+
+@test
 def bridge_gets_uncompressed_queries():
     """Bridge's default differs from Megatron-LM's."""
     (WORK / "small").mkdir(exist_ok=True)
