@@ -199,6 +199,17 @@ times = [c["policies"]["ksp-ff"]["iteration_s"] for c in grid["cells"]]
 check(times[0] > times[1] > times[3] and times[1] == times[2] and
       grid["best"] == {"cell": 3, "policy": "ksp-ff", "stepwise_cell": 3},
       f"--sweep, best: {times}, {grid['best']}")
+# Without a number, a value is set in all jobs; in an empty policy too.
+both = json.loads(run("optical", "two.yaml", "--sweep", "jobs.policy=ksp-ff,cba",
+                      "--json").stdout)["cells"]
+check([c["policies"]["ksp-ff"]["iteration_s"] for c in both] ==
+      [times[0], times[3]], f"--sweep, all jobs: {both}")
+(WORK / "empty.yaml").write_text(SCENARIO.replace("ksp-ff: {}", "ksp-ff: "))
+done = run("optical", "empty.yaml", "--sweep", "policies.ksp-ff.groom=false,true",
+           "--json")
+check([c["policies"]["ksp-ff"]["iteration_s"]
+       for c in json.loads(done.stdout)["cells"]] ==
+      [ksp["iteration_s"], groomed["iteration_s"]], f"empty map: {done.stderr}")
 text = run("optical", "two.yaml", "--sweep", "jobs.0.policy=ksp-ff,cba").stdout
 check("shortest iteration: jobs.0.policy=cba, ksp-ff: " in text, text)
 check("no entry number '2.policy'" in
@@ -322,6 +333,10 @@ check(seed["intact_ns"] == 4 * [2 * USUAL + PASSES], "without failures")
 check(seed["cut_messages"] == 1 and abs(seed["lost_s"] - 1e-3) < 1e-12, "lost")
 check(seed["outages"] == [{"link": [1, 2], "cable": 0, "down_s": 0.02,
                            "up_s": None}], "outages")
+table = run("optical", "cut.yaml").stdout.splitlines()
+at = next(i for i, line in enumerate(table) if "messages cut" in line)
+check(table[at + 1].split() == ["ksp-ff", "0.001", "1.0", "1.0", "0.0", "0.0"],
+      f"table of failures: {table[at + 1]}")
 (WORK / "cut-pipeline.yaml").write_text(f"""longhaul: pipeline/1
 time_unit: ns
 microbatches: 1

@@ -337,10 +337,18 @@ static void the_path_is_chosen(void)
                  {0, 30 * MS, LH_DATA_PATH_DELEGATED},
                  {40 * MS, 0, LH_DATA_PATH_DIRECT},
                  {12 * MS, 60 * MS, LH_DATA_PATH_MIXED}};
-    for (uint32_t i = 0; i < 4; i++) {
+    enum { N = sizeof cases / sizeof *cases };
+    /* Each case with one time for all links, then with a time per link. */
+    for (uint32_t k = 0; k < 2 * N; k++) {
+        const uint32_t i = k % N;
         setting t;
-        const lh_delegation delegation = {.size = sizeof delegation,
-                                          .staging_ns = cases[i].staging_ns};
+        int64_t each[64];
+        for (uint32_t l = 0; l < 64; l++)
+            each[l] = cases[i].staging_ns;
+        const lh_delegation delegation = {
+            .size = sizeof delegation,
+            .staging_ns = k < N ? cases[i].staging_ns : 0,
+            .link_staging_ns = k < N ? NULL : each};
         const lh_adapt_options o = {
             .size = sizeof o, .sim = &coupled, .delegation = &delegation};
         set_up(&t, "zb-h2", &o);

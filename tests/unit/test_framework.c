@@ -240,6 +240,26 @@ static void a_job_costs_what_options_cost(void)
     lh_job_free(plain);
 }
 
+static void targets_are_found_by_name(void)
+{
+    static const struct {
+        const char *name;
+        lh_target target;
+    } rows[] = {{"longhaul", LH_TARGET_LONGHAUL},
+                {"megatron", LH_TARGET_MEGATRON},
+                {"torchtitan", LH_TARGET_TORCHTITAN},
+                {"pytorch", LH_TARGET_PYTORCH}};
+    lh_error err = {0};
+    lh_target target = LH_TARGET_ANY;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK_OK(lh_target_find(rows[i].name, &target, &err), err);
+        CHECK_INT(target, rows[i].target);
+    }
+    CHECK_INT(lh_target_find("any", &target, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "unknown framework 'any'; expected longhaul, ");
+    CHECK_INT(target, LH_TARGET_PYTORCH);
+}
+
 int main(void)
 {
     RUN(without_the_section_nothing_is_said);
@@ -247,5 +267,6 @@ int main(void)
     RUN(all_keys_survive_a_round_trip);
     RUN(what_makes_no_sense_is_refused);
     RUN(a_job_costs_what_options_cost);
+    RUN(targets_are_found_by_name);
     return test_summary();
 }

@@ -6,6 +6,7 @@
 
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 
 #include <math.h>
 
@@ -172,6 +173,38 @@ static void data_parallel_links(void)
     lh_pipeline_free(q);
 }
 
+/* So do data-parallel operations between passes: each pass of device 0 waits
+ * for the operation that the one before it launched. */
+static void data_parallel_operations(void)
+{
+    lh_dp_op op = {.chunk = 0,
+                   .n_buckets = 1,
+                   .transfer_ns = 40000000,
+                   .launch = {0, 0, false},
+                   .needed_by = {0, 0, true}};
+    lh_jitter worst = {
+        .degraded_probability = 1, .degraded_factor = 3, .samples = 2};
+    lh_pipeline *p = make_shared(0, 0, 0), *with[2] = {NULL};
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_describe(p, &desc, &err), err);
+    desc.dp_ops = &op;
+    desc.n_dp_ops = 1;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(lh_pipeline_make(&desc, &with[i], &err), err);
+        op.transfer_ns *= 3;
+    }
+    lh_jitter_result r = run(with[0], "1f1b", worst);
+    lh_jitter_result usual = run(with[0], "1f1b", (lh_jitter){.samples = 1});
+    lh_jitter_result slow = run(with[1], "1f1b", (lh_jitter){.samples = 1});
+    CHECK_INT(slow.min_ns - usual.min_ns, 80000000);
+    CHECK_INT(r.min_ns, slow.min_ns);
+    CHECK_INT(r.max_ns, slow.min_ns);
+    for (int i = 0; i < 2; i++)
+        lh_pipeline_free(with[i]);
+    lh_pipeline_free(p);
+}
+
 /* The same samples for any schedule and in a repeated run; others for another
  * seed. */
 static void common_numbers(void)
@@ -261,6 +294,7 @@ int main(void)
     RUN(all_degraded);
     RUN(shared_links);
     RUN(data_parallel_links);
+    RUN(data_parallel_operations);
     RUN(common_numbers);
     RUN(refusals);
     return test_summary();
