@@ -180,6 +180,27 @@ static void hybrid_flops_are_those_published(void)
     CHECK_NEAR(lh_cost_iteration_flops(&f.job) / tokens, 84.75e9, 0.6e9);
 }
 
+/* Each module for later tokens has the main model's last layer, a head, and a
+ * matrix from two hidden states to one. */
+static void modules_for_later_tokens_add_their_layers(void)
+{
+    fixture f;
+    lh_model m = *lh_model_preset("llama3-8b");
+    const double tokens = 64 * 8192.0, h = m.hidden;
+    double linear, attention;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    const double before = lh_cost_iteration_flops(&f.job);
+    lhi_cost_layer_flops(&m, m.layers - 1, 8192, &linear, &attention);
+    m.mtp_layers = 2;
+    const double module =
+        (linear + attention + lhi_cost_head_flops(&m, 8192)) / 8192 + 4 * h * h;
+    CHECK_NEAR((lh_cost_iteration_flops(&f.job) - before) /
+                   (3 * 2 * tokens * module),
+               1, 1e-12);
+}
+
 /* A gated delta network's state has one size, whatever the sequence; its layers
  * and those with attention add up in a chunk. */
 static void linear_attention_grows_with_tokens_alone(void)
@@ -515,6 +536,18 @@ static void context_parallel_costs(void)
     int64_t more = f.cost.f.memory_ns + f.cost.f.kernel_ns;
     CHECK_NEAR((double)f.cost.f.memory_ns,
                (2 * q + kv / 2 + 5 * q + 7 * lse) / rate, 2);
+    /* Two layers, and forwards that D repeats, add theirs. */
+    const double f_ns = (2 * q + kv / 2 + 5 * q + 7 * lse) / rate;
+    const double d_ns = (2 * (2 * q + kv / 2) + 5 * q + 4 * kv) / rate;
+    f.slice.n_layers = 2;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.memory_ns, 2 * f_ns, 2);
+    CHECK_NEAR((double)f.cost.d.memory_ns, 2 * d_ns, 2);
+    f.job.training.recompute = LH_RECOMPUTE_FULL;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.d.memory_ns, 2 * (f_ns + d_ns), 2);
+    f.job.training.recompute = LH_RECOMPUTE_NONE;
+    f.slice.n_layers = 1;
     f.layout.context = f.layout.micro_batch = 1;
     COST(&f);
     CHECK(more > 0 && f.cost.f.memory_ns == 0 && f.cost.f.kernel_ns == 0);
@@ -726,6 +759,7 @@ int main(void)
     RUN(norms_behind_take_time_and_memory);
     RUN(windows_differ_within_a_chunk);
     RUN(hybrid_flops_are_those_published);
+    RUN(modules_for_later_tokens_add_their_layers);
     RUN(mamba_layers_cost_their_products);
     RUN(linear_attention_grows_with_tokens_alone);
     RUN(an_indexer_scores_all_tokens);

@@ -429,6 +429,16 @@ static void an_interface_is_shared(void)
     COST(&f);
     CHECK_NEAR((double)f.cost.f.total_ns,
                one.gather + fmax(one.f, one.gather) + one.f, 4);
+    /* Nor do gathers between nodes with a ring of keys and values in a node. */
+    f.layout.context = 2;
+    f.slice.n_layers = 1;
+    f.job.training.zero = 1;
+    one = cost_alone(&f, f.slice);
+    CHECK(one.gather > one.f);
+    f.slice.n_layers = 2;
+    f.job.training.zero = 3;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.total_ns, 2 * one.gather + one.f, 4);
 }
 
 /* --- a job ---------------------------------------------------------------- */
