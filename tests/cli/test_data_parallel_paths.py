@@ -165,6 +165,36 @@ def names_are_where_the_communication_is_shown():
 
 
 @test
+def operations_are_explained_with_kind_share_and_bucket():
+    write("ops.yaml", """\
+        longhaul: pipeline/1
+        microbatches: 2
+        devices: 4
+        uniform: {placement: loop, chunks_per_device: 2, F: 6, D: 6, W: 6}
+        data_parallel:
+          operations:
+            - {chunk: 4, all_gather: 20, kind: AGF, share: 0.84375, launch: 0F0, before: 4F0}
+            - {chunk: 4, reduce_scatter: 10, bucket: 0/2, launch: 0B0}
+            - {chunk: 4, reduce_scatter: 10, bucket: 1/2, launch: 0B1}
+        """)
+    args = "explain", "ops.yaml", "-s", "interleaved-1f1b"
+    text = run(*args).stdout
+    for line in ("AGF, all-gather of 84.4 % of chunk 4, before 4F0",
+                 "reduce-scatter of chunk 4, bucket 0/2",
+                 "reduce-scatter of chunk 4, bucket 1/2"):
+        check(f"{line}\n" in text, f"{line} in {text}")
+    found = [{key: row[key] for key in
+              ("collective", "kind", "share", "bucket", "buckets")
+              if key in row}
+             for row in json.loads(run(*args, "--json").stdout)["instructions"]
+             if row["stream"] == "data"]
+    parts = [{"collective": "reduce-scatter", "bucket": i, "buckets": 2}
+             for i in (0, 1)]
+    check(found == [{"collective": "all-gather", "kind": "AGF",
+                     "share": 0.84375}, *parts], f"{found}")
+
+
+@test
 def paths_without_names_show_none():
     write("p.yaml", """\
         longhaul: pipeline/1

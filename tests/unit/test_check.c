@@ -184,6 +184,18 @@ static void finds_circles(void)
         judge(split, "0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n");
     CHECK_INT(lh_verdict_makespan(v), -1);
     lh_verdict_free(v);
+    static const char late[] =
+        "longhaul: pipeline/1\nmicrobatches: 2\ndevices: 1\nbackward: joint\n"
+        "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
+        "data_parallel:\n"
+        "  operations:\n"
+        "    - {chunk: 0, all_gather: 5, launch: 0F1, before: 0F0}\n";
+    expect_of(judge(late, "0F0,0F1,0B0,0B1\n"), 1,
+              "deadlock, a cycle of 1: device 0 waits in 0F0 for data-parallel "
+              "communication that 0F1 starts later on the same device");
+    v = judge(late, "0F1,0F0,0B0,0B1\n");
+    CHECK(lh_verdict_valid(v));
+    lh_verdict_free(v);
 }
 
 static void weighs_memory(void)
