@@ -482,7 +482,14 @@ static void slow_data_parallel_links(void)
 {
     setting t;
     lh_error err = {0};
-    set_up(&t, four, "1f1b", 0, NULL);
+    uniform u = four;
+    u.more = "data_parallel:\n"
+             "  chunks:\n"
+             "    - {chunk: 3, reduce_scatter: 47, latency: 4}\n"
+             "  operations:\n"
+             "    - {chunk: 2, reduce_scatter: 30, launch: 2B0}\n"
+             "    - {chunk: 3, reduce_scatter: 30, launch: 3B0}\n";
+    set_up(&t, u, "1f1b", 0, NULL);
     uint32_t told = 0;
     lh_monitor_event e = {0};
     for (uint64_t step = 0; step < 40; step++) {
@@ -505,6 +512,18 @@ static void slow_data_parallel_links(void)
     }
     CHECK_INT(told, 1);
     CHECK(e.target == LH_MONITOR_DATA && e.index == 3 && e.first_step == 20);
+    /* Device 3 takes 102 ms and not the 51 of the file, which scales all its
+     * communication. */
+    lh_pipeline *now = NULL;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    CHECK_OK(lh_monitor_pipeline(t.m, &now, &err), err);
+    CHECK_OK(lh_pipeline_describe(now, &desc, &err), err);
+    CHECK_INT(desc.n_dp_ops, 2);
+    CHECK_INT(desc.dp_ops[0].transfer_ns, 30 * MS);
+    CHECK_NEAR((double)desc.dp_ops[1].transfer_ns, 60 * MS, MS);
+    CHECK_NEAR((double)desc.chunks[3].reduce_scatter_ns, 94 * MS, MS);
+    CHECK_NEAR((double)desc.chunks[3].dp_latency_ns, 8 * MS, MS);
+    lh_pipeline_free(now);
     tear_down(&t);
 }
 

@@ -68,7 +68,7 @@ static void check_small(lh_diagnosis *d, const small_job *j, uint32_t steps,
 
 /* --- lines of the small recording ----------------------------------------- */
 
-static char other[2 * sizeof small_text];
+static char other[3 * sizeof small_text];
 static size_t other_len;
 
 typedef bool (*line_editor)(const char *line, size_t len, void *context);
@@ -158,6 +158,26 @@ static bool backwards(const char *line, size_t len, void *context)
 static void rows_may_come_in_any_order(void)
 {
     edit_lines(&usual, backwards, NULL);
+    check_small(diagnosed(other, other_len), &usual, 3, NULL, 0);
+}
+
+/* Adds the line with blanks and quotes around its cells. */
+static bool quoted(const char *line, size_t len, void *context)
+{
+    (void)context;
+    add_text(" \"", 2);
+    for (size_t i = 0; i + 1 < len; i++)
+        if (line[i] == ',')
+            add_text("\"\t, \"", 5);
+        else
+            add_text(&line[i], 1);
+    add_text("\"\r\n", 3);
+    return false;
+}
+
+static void cells_may_have_blanks_and_quotes(void)
+{
+    edit_lines(&usual, quoted, NULL);
     check_small(diagnosed(other, other_len), &usual, 3, NULL, 0);
 }
 
@@ -733,6 +753,7 @@ int main(void)
     RUN(a_small_job_takes_what_it_has_to);
     RUN(without_messages_passes_follow_each_other);
     RUN(rows_may_come_in_any_order);
+    RUN(cells_may_have_blanks_and_quotes);
     RUN(a_trace_takes_as_long_as_its_iteration);
     RUN(a_slow_link_of_a_trace_is_named);
     RUN(what_helps_takes_what_was_predicted);
