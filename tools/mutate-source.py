@@ -42,7 +42,8 @@ TESTS = {
     "src/schedule/methods": "schedule_methods schedule_look_ahead "
                             "schedule_rounds schedule_steady schedule_slack "
                             "schedule_memory generators methods "
-                            "papers-crosspipe papers-adaptra agreement",
+                            "slices two_directions papers-crosspipe "
+                            "papers-adaptra agreement",
     "src/schedule/solver": "solve solve_brute solve_engines solve_memory "
                            "certificate bounds destroy_repair "
                            "papers-crosspipe-optimal solve_clauses "

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """longhaul optical, through the program."""
+import csv
 import json
 import sys
 
@@ -164,6 +165,11 @@ check([c["values"] for c in cells] ==
       [{"job.microbatches": m, "job.preset": p}
        for m in "124" for p in ("8b", "70b")], "--sweep, cells")
 rows = [line.split(",") for line in pages["1"][1].splitlines()]
+(WORK / "quoted.yaml").write_text(
+    SCENARIO.replace("ksp-ff: {}", "'k,\"1\"': {policy: ksp-ff}"))
+run("optical", "quoted.yaml", "--sweep", "job.preset=8b", "--csv", "quoted.csv")
+check([row[1] for row in csv.reader((WORK / "quoted.csv").open())] ==
+      ["policy", 'k,"1"', "cba"], "--sweep, CSV with quotes")
 check(rows[0][:3] == ["job.microbatches", "job.preset", "policy"] and
       len(rows) == 1 + 6 * 2, "--sweep, CSV")
 for values, row in zip((c for c in cells for _ in range(2)), rows[1:]):
@@ -228,6 +234,17 @@ for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
           bad.stderr.count("\n") == 1, f"--sweep {axes}: {bad.stderr}")
 check(run("optical", "optical.yaml", "--csv", "x.csv").returncode == 2,
       "--csv without --sweep")
+
+# --- background traffic ---------------------------------------------------------
+# A rate takes as many slots of 75 Gb/s as it needs.
+LOAD = SCENARIO.replace("seeds: [1, 2]", "seeds: [1]") + (
+    "slots: 160\nbackground: {erlang: 400, %s_min: %d, %s_max: %d}\n")
+loads = []
+for unit, n in ("slots", 1), ("gbps", 75), ("slots", 2), ("gbps", 76), ("gbps", 150):
+    (WORK / "load.yaml").write_text(LOAD % (unit, n, unit, n))
+    loads.append(json.loads(run("optical", "load.yaml", "--json").stdout)["policies"])
+check(loads[0] == loads[1] and loads[2] == loads[3] == loads[4] and
+      loads[0] != loads[2], "rates of background requests")
 
 # --- networks of GNPy ------------------------------------------------------------
 GNPY = ROOT / "tests/data/optical/gnpy"
