@@ -226,6 +226,21 @@ static void whole_chunks(void)
     CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
     CHECK_INT(m.f.cost.static_bytes,
               5000000000 + m.f.cost.buffer_bytes + m.f.cost.workspace_bytes);
+    /* Communication that was not measured is estimated and added. */
+    m.entries[2].communication = false;
+    m.f.options.ignore_profile = true;
+    COST(&m.f);
+    const lh_cost estimate = m.f.cost;
+    m.f.options.ignore_profile = false;
+    COST(&m.f);
+    CHECK(estimate.f.communication_ns > 0);
+    CHECK_INT(m.f.cost.f.communication_ns, estimate.f.communication_ns);
+    CHECK_INT(m.f.cost.d.communication_ns, estimate.d.communication_ns);
+    CHECK_NEAR((double)m.f.cost.f.total_ns,
+               99e6 + (double)estimate.f.communication_ns, 1);
+    CHECK_NEAR((double)m.f.cost.d.total_ns,
+               198e6 + (double)estimate.d.communication_ns, 1);
+    CHECK_INT(m.f.cost.w.total_ns, 99000000);
     m.f.slice.chunk = 2;
     CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
     CHECK_HAS(m.f.err.text, "no chunk");

@@ -475,6 +475,24 @@ static void nonsense_is_refused(void)
     CHECK_INT(lh_monitor_make(t.p, t.s, &o, &m, &err), LH_EINVAL);
     CHECK(m == NULL);
     tear_down(&t);
+    /* A schedule that the monitor cannot simulate leaves the old one. */
+    const lh_sim_options wrong = {.size = sizeof wrong, .host_copy_ns = -1};
+    bool paths[8] = {true};
+    const lh_sim_options right = {.size = sizeof right,
+                                  .coupled_queue = 1,
+                                  .override_receives = true,
+                                  .receives = LH_RECEIVES_LATE,
+                                  .delegated = paths};
+    setting again;
+    set_up(&again, four, "1f1b", 0, NULL);
+    CHECK_OK(lhi_monitor_set_schedule_and_path(again.m, again.s, &right, &err),
+             err);
+    CHECK_INT(lhi_monitor_set_schedule_and_path(again.m, again.s, &wrong, &err),
+              LH_EINVAL);
+    CHECK_HAS(err.text, "host_copy_ns");
+    noisy_iterate(&again.n, 0);
+    CHECK_OK(lh_monitor_add(again.m, &again.n.seen, &err), err);
+    tear_down(&again);
 }
 
 /* Data-parallel communication becomes slower. */
