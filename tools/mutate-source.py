@@ -70,7 +70,7 @@ SWAPS = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "),
          (r" == ", " != "), (r" != ", " == "), (r" && ", " || "),
          (r" \|\| ", " && "), (r" \+ ", " - "), (r" - ", " + "),
          (r" \+= ", " -= "), (r" -= ", " += ")]
-STATEMENT = re.compile(r"^\s+(?!return|goto|break|continue|free|fprintf)"
+STATEMENT = re.compile(r"^\s+(?!return|goto|break|continue|\w*free\b|fprintf)"
                        r"[\w>.\[\]()*-]+( [-+*/|&]?= [^;]*|\([^;]*\));$")
 
 LIBRARY = "src/liblonghaul-all.a"  # which the tests are linked with
@@ -191,6 +191,13 @@ def library_hash(build):
     return total.hexdigest()
 
 
+def stop(*_):
+    """Ends the program, once: a second signal must not stop the restoring of
+    the source. timeout(1) sends two."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build")
@@ -198,7 +205,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=sorted(TESTS))
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, stop)
     names = [given.only] if given.only else sorted(TESTS)
     folders = [Folder(given.build, name) for name in names]
     if given.count == 0:
