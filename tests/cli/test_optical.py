@@ -52,8 +52,8 @@ slow = json.loads(run("optical", "setup.yaml", "--json").stdout)["policies"]
 check(slow["ksp-ff"]["seeds"][0]["iteration_ns"] == [189432464] * 11, "set-up")
 (WORK / "groom.yaml").write_text(
     SCENARIO.replace("ksp-ff: {}", "ksp-ff: {groom: true}"))
-groomed = json.loads(run("optical", "groom.yaml", "--json").stdout)[
-    "policies"]["ksp-ff"]
+groomed = json.loads(run("optical", "groom.yaml", "--json", "--html",
+                         "groom.html").stdout)["policies"]["ksp-ff"]
 check(groomed["seeds"][0]["iteration_ns"] == [183432464] * 11 and
       groomed["seeds"][0]["requests"] == [2] * 11 and
       ksp["seeds"][0]["requests"] == [4] * 11, "groom")
@@ -61,6 +61,9 @@ HELD = 2 * 2 * (2 * 28633116 + 6750000)  # slots, links, time per direction
 check(abs(groomed["slots_held"] - 2 * HELD / 183432464) < 1e-9 and
       groomed["slots_held"] < ksp["slots_held"],
       f"slots held: {groomed['slots_held']}")
+held = f"{HELD / 183432464:.2f} slots held"
+check(f"7 - 5: 600 km; {held}" in (WORK / "groom.html").read_text(),
+      f"slots held in the page: {held}")
 # A cut ends the circuit with both messages of the direction on it: from 8 to 5.
 (WORK / "groom.yaml").write_text(
     SCENARIO.replace("ksp-ff: {}", "ksp-ff: {groom: true}") +
@@ -70,6 +73,17 @@ cut = json.loads(run("optical", "groom.yaml", "--json").stdout)[
 check(cut["cut_messages"] == 2 and
       cut["iteration_ns"][0] == 183432464 + 1000000000 - 10000000 and
       cut["iteration_ns"][1] == 183432464, f"groom, cut: {cut['iteration_ns']}")
+# A circuit of the last iteration, which the page shows, is held until its cut:
+# from the first F's end to 1.85 s. Its messages are sent again on another.
+(WORK / "groom.yaml").write_text(
+    SCENARIO.replace("ksp-ff: {}", "ksp-ff: {groom: true}") + "failures: "
+    "{restore: wait, cuts: [{link: [7, 5], at_s: 1.85, repair_s: 2.9}]}\n")
+last = json.loads(run("optical", "groom.yaml", "--json", "--html", "groom.html")
+                  .stdout)["policies"]["ksp-ff"]["seeds"][0]["iteration_ns"][10]
+cut_ns = 1850000000 - 10 * 183432464 - 10000000
+held = f"{2 * (cut_ns + HELD / 2) / last:.2f} slots held"
+check(last > 1000000000 and f"7 - 5: 600 km; {held}" in
+      (WORK / "groom.html").read_text(), f"held until the cut: {held}")
 
 # --- priorities --------------------------------------------------------------------
 # Two slots on one line between the jobs' nodes: a message uses all of it. The job
