@@ -40,6 +40,14 @@ static bool has_name(const lh_datacenter *dc, const char *name)
            (dc->zone_of && !strcmp(dc->zone_of, name));
 }
 
+uint32_t lhi_find_datacenter(const lh_job *job, const char *name)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (has_name(&job->datacenters[i], name))
+            return i;
+    return LH_NONE;
+}
+
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to)
 {

@@ -14,6 +14,9 @@
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to);
 
+/* Returns the index of the datacenter called `name`, or of its first zone;
+ * LH_NONE: none. */
+uint32_t lhi_find_datacenter(const lh_job *job, const char *name);
 /* Checks whether `a` and `b` are zones of the same datacenter. */
 bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a,
                                       uint32_t b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `network` and `flags` of a plan: docs/formats/plan.md. */
 #include "format/job/parse.h"
+#include "model/paths.h"
 #include "planner/explain/link_advice.h"
 #include "planner/file/plan_file.h"
 
@@ -54,11 +55,8 @@ static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
                             const char *key, const char *name, lh_error *err)
 {
     const lh_job *job = ((const lh_plan *)r->context)->job;
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (strcmp(job->datacenters[i].name, name) == 0 ||
-            (job->datacenters[i].zone_of &&
-             strcmp(job->datacenters[i].zone_of, name) == 0))
-            return LH_OK;
+    if (lhi_find_datacenter(job, name) != LH_NONE)
+        return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, key), err, LH_EINPUT,
                         "the job has no datacenter '%.60s'", name);
 }

@@ -7,25 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 #include <math.h>
-#include <string.h>
 
 /* A rate 1 % below the link's is no limit worth a message. */
 static const double CLOSE_RATIO = 0.99;
-
-/* Finds a datacenter's index by name, or of a datacenter's first zone with
- * this name, into *out. Returns false if there is none. */
-static bool find_site(const lh_job *job, const char *name, uint32_t *out)
-{
-    for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const lh_datacenter *dc = &job->datacenters[i];
-        if (strcmp(dc->name, name) == 0 ||
-            (dc->zone_of && strcmp(dc->zone_of, name) == 0)) {
-            *out = i;
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Returns how many GPUs share a link when they send at once: the number of
  * message flows or of data-parallel flows, the smaller if the link carries
@@ -49,7 +33,8 @@ static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
     lh_link_load use;
 
     if (a->measured || !(count_senders(a) > 0) ||
-        !find_site(job, a->from, &from) || !find_site(job, a->to, &to))
+        (from = lhi_find_datacenter(job, a->from)) == LH_NONE ||
+        (to = lhi_find_datacenter(job, a->to)) == LH_NONE)
         return false;
     use = lhi_link_load(job, from, to, lhi_find_cost_constants(job));
     use.senders = count_senders(a);

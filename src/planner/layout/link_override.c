@@ -102,18 +102,6 @@ static double get_rate(const lh_wan *wan)
     return wan->bytes_per_s * (1 - wan->loss) / wan->oversubscription;
 }
 
-/* Returns the first datacenter with this name, or with this name as its zone's
- * datacenter; the datacenter count if none. */
-static uint32_t find_site(const lh_job *job, const char *name)
-{
-    uint32_t i = 0;
-    while (i < job->n_datacenters && strcmp(job->datacenters[i].name, name) &&
-           (!job->datacenters[i].zone_of ||
-            strcmp(job->datacenters[i].zone_of, name)))
-        i++;
-    return i;
-}
-
 /* Scales a profile's measured latency and time per byte of a link by the change
  * of the job's link from `before` to `after`. */
 static void scale_link(const lh_wan *before, const lh_wan *after,
@@ -148,8 +136,8 @@ static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
         links[i] = p->links[i];
         if (links[i].path != LH_PATH_WAN)
             continue;
-        uint32_t a = find_site(job, links[i].from);
-        uint32_t b = find_site(job, links[i].to);
+        uint32_t a = lhi_find_datacenter(job, links[i].from);
+        uint32_t b = lhi_find_datacenter(job, links[i].to);
         if (a < n && b < n && a != b)
             scale_link(&before->wans[(size_t)a * n + b],
                        &job->wans[(size_t)a * n + b], &links[i]);

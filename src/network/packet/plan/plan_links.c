@@ -25,19 +25,6 @@ static const lh_link_advice *find_advice(const lh_plan *plan, const char *name)
     return NULL;
 }
 
-/* Returns the number of the datacenter called `name`, or of its first zone;
- * LH_NONE: no such datacenter. */
-static uint32_t find_datacenter(const lh_job *job, const char *name)
-{
-    for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const lh_datacenter *dc = &job->datacenters[i];
-        if (strcmp(dc->name, name) == 0 ||
-            (dc->zone_of && strcmp(dc->zone_of, name) == 0))
-            return i;
-    }
-    return LH_NONE;
-}
-
 /* Fails with LH_EUNSUPPORTED unless the link has the settings without which its
  * packets cannot be simulated. */
 static lh_status check_settings(const lh_link_advice *a,
@@ -68,8 +55,8 @@ static lh_status fill_link(const lh_plan *plan, const lh_link_advice *a,
 {
     const lh_job *job = plan->job;
     const lh_layout *layout = &plan->best.layout;
-    uint32_t from = find_datacenter(job, a->from);
-    uint32_t to = find_datacenter(job, a->to);
+    uint32_t from = lhi_find_datacenter(job, a->from);
+    uint32_t to = lhi_find_datacenter(job, a->to);
     double gpus = (double)layout->tensor * layout->context;
     if (from == LH_NONE || to == LH_NONE)
         return lhi_fail(err, LH_EINPUT, "link %s>%s: the job has none", a->from,
