@@ -3,6 +3,7 @@
  * sites, packet by packet, under all combinations of the given settings. */
 #include "commands.h"
 #include "inputs.h"
+#include "packets_grid.h"
 #include "plan_packets.h"
 #include "values.h"
 
@@ -14,29 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 64, MOST_ROWS = 4096 };
-
-/* Settings that may have several values, in the columns' order. */
-typedef enum axis {
-    GBPS,
-    LATENCY,
-    LOSS,
-    MESSAGE,
-    SENDERS,
-    QUEUE_PAIRS,
-    PATHS,
-    BALANCING,
-    RECOVERY,
-    FEC,
-    CONTROL,
-    N_AXES
-} axis;
-
 typedef struct settings {
-    const char *values[N_AXES];
+    const char *values[N_PACKETS_AXES];
     int64_t variation_ns, timeout_ns, return_ns;
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
-        queue_kib;
+        queue_kib, switch_kib, switch_share;
     uint32_t messages, seeds, threads;
     const char *sample, *html;
 } settings;
@@ -49,30 +32,36 @@ typedef struct settings {
     }
 
 static const cli_option options[] = {
-    LIST_ROW(GBPS, "gbps", "NUMBER,...", "400",
+    LIST_ROW(PACKETS_GBPS, "gbps", "NUMBER,...", "400",
              "Rate of the link, all paths together, in Gb/s. Required without "
              "PLAN."),
-    LIST_ROW(LATENCY, "latency", "TIME,...", "35ms",
+    LIST_ROW(PACKETS_LATENCY, "latency", "TIME,...", "35ms",
              "Latency of the link, one way. Required without PLAN."),
-    LIST_ROW(LOSS, "loss", "SHARE,...", "0.01%",
+    LIST_ROW(PACKETS_LOSS, "loss", "SHARE,...", "0.01%",
              "Share of packets lost on the link: 1e-4 or 0.01% (default: 0)."),
-    LIST_ROW(MESSAGE, "message", "BYTES,...", "134MB",
+    LIST_ROW(PACKETS_MESSAGE, "message", "BYTES,...", "134MB",
              "Size of a message: 64KiB, 134MB, 1e9 (default: 64MiB)."),
-    LIST_ROW(SENDERS, "senders", "N,...", "8",
+    LIST_ROW(PACKETS_SENDERS, "senders", "N,...", "8",
              "GPUs that send at the same time (default: 1)."),
-    LIST_ROW(QUEUE_PAIRS, "queue-pairs", "N,...", "1,64",
+    LIST_ROW(PACKETS_QUEUE_PAIRS, "queue-pairs", "N,...", "1,64",
              "Queue pairs between two GPUs (default: 1)."),
-    LIST_ROW(PATHS, "paths", "N,...", "8",
+    LIST_ROW(PACKETS_PATHS, "paths", "N,...", "8",
              "Equal paths of the link (default: 1)."),
-    LIST_ROW(BALANCING, "balancing", "NAME,...", "ecmp,spray",
+    LIST_ROW(PACKETS_BALANCING, "balancing", "NAME,...", "ecmp,spray",
              "ecmp: a queue pair keeps to one path; spray: its packets use all "
              "(default: ecmp)."),
-    LIST_ROW(RECOVERY, "recovery", "NAME,...", "go-back-n",
+    LIST_ROW(PACKETS_RECOVERY, "recovery", "NAME,...", "go-back-n",
              "selective-repeat or go-back-n (default: selective-repeat)."),
-    LIST_ROW(FEC, "fec", "DATA+PARITY,...", "none,32+2",
+    LIST_ROW(PACKETS_FEC, "fec", "DATA+PARITY,...", "none,32+2",
              "Redundancy code, as 32+2 packets, or none (default: none)."),
-    LIST_ROW(CONTROL, "control", "NAME,...", "none,dcqcn",
+    LIST_ROW(PACKETS_CONTROL, "control", "NAME,...", "none,dcqcn",
              "Congestion control: none, dcqcn or delay (default: none)."),
+    LIST_ROW(PACKETS_FLOW_CONTROL, "flow-control", "NAME,...", "none,pfc",
+             "pfc: switches pause links instead of dropping packets; requires "
+             "--switch-kib (default: none)."),
+    LIST_ROW(PACKETS_TRAFFIC, "traffic", "NAME,...", "ring,hierarchical",
+             "messages, or an all-reduce of --message bytes over the GPUs of "
+             "both sites: ring or hierarchical (default: messages)."),
     {.name = "messages",
      .type = CLI_COUNT,
      .at = offsetof(settings, messages),
@@ -125,6 +114,19 @@ static const cli_option options[] = {
      .arg = "N",
      .help = "Queue length of a path beyond which packets are dropped "
              "(default: the data of a round trip)."},
+    {.name = "switch-kib",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, switch_kib),
+     .arg = "N",
+     .help = "Memory of each site's switch, shared by its queues (default: "
+             "--buffer-kib for each path)."},
+    {.name = "switch-share",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, switch_share),
+     .arg = "NUMBER",
+     .help = "Limit of a queue's length, with pfc of an incoming link's "
+             "packets, as a multiple of the switch's free memory (default: "
+             "1)."},
     {.name = "queue-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, queue_kib),
@@ -179,218 +181,21 @@ static const cli_example examples[] = {
      "Simulate the messages between the datacenters of a plan."},
 };
 
-/* --- values --- */
-
-/* Returns the command-line option, without dashes, that sets the axis (varied
- * link setting) `a`. */
-static const char *get_option_name(axis a)
-{
-    static const char *const names[N_AXES] = {
-        "gbps",  "latency",   "loss",     "message", "senders", "queue-pairs",
-        "paths", "balancing", "recovery", "fec",     "control"};
-    return names[a];
-}
-
-/* Parses a number of bytes with an optional unit, such as 64KiB or 134MB, into
- * *out; false: invalid. */
-static bool parse_bytes(const char *text, double *out)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {{"", 1},       {"B", 1},         {"kB", 1e3},
-                 {"KB", 1e3},   {"MB", 1e6},      {"GB", 1e9},
-                 {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 0x1p30}};
-    const char *rest;
-    if (!cli_parse_real(text, out, &rest))
-        return false;
-    for (uint32_t i = 0; i < CLI_COUNT_OF(units); i++)
-        if (strcmp(rest, units[i].name) == 0) {
-            *out *= units[i].bytes;
-            return *out >= 1 && *out <= 1e12;
-        }
-    return false;
-}
-
-/* Parses a share of at most 0.5, such as 1e-4 or 0.01%, into *out; false:
- * invalid. */
-static bool parse_share(const char *text, double *out)
-{
-    const char *rest;
-    if (!cli_parse_real(text, out, &rest))
-        return false;
-    if (strcmp(rest, "%") == 0)
-        *out /= 100;
-    else if (*rest != '\0')
-        return false;
-    return *out <= 0.5;
-}
-
-/* Finds `text` in the NULL-terminated list `words`; *out is its index. Returns
- * false if it is not in the list. */
-static bool parse_word(const char *text, const char *const *words, double *out)
-{
-    for (uint32_t i = 0; words[i]; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *out = i;
-            return true;
-        }
-    return false;
-}
-
-/* Parses a forward error correction code, "DATA+PARITY" in packets, into *out
- * as DATA * 256 + PARITY; "none" into 0. Returns false if the text is invalid.
- * */
-static bool parse_fec(const char *text, double *out)
-{
-    char *plus;
-    *out = 0;
-    if (strcmp(text, "none") == 0)
-        return true;
-    unsigned long data = strtoul(text, &plus, 10);
-    if (*plus != '+' || data < 1 || data > 255)
-        return false;
-    uint64_t parity;
-    if (!cli_parse_count(plus + 1, 1, 64, &parity))
-        return false;
-    *out = (double)(data * 256 + parity);
-    return true;
-}
-
-static const char *const balancings[] = {"ecmp", "spray", NULL};
-static const char *const recoveries[] = {"selective-repeat", "go-back-n", NULL};
-static const char *const controls[] = {"none", "dcqcn", "delay", NULL};
-
-/* Parses one value of axis `a` (a link setting of the packet simulation) into
- * *out, in the setting's unit. Returns false if the text is invalid. */
-static bool parse_value(axis a, const char *text, double *out)
-{
-    uint64_t count;
-    int64_t ns;
-    const char *rest;
-    switch (a) {
-    case GBPS:
-        return cli_parse_real(text, out, &rest) && *rest == '\0' && *out > 0 &&
-               *out <= 1e6;
-    case LATENCY:
-        if (!cli_parse_time(text, &ns) || ns > INT64_C(10000000000))
-            return false;
-        *out = (double)ns;
-        return true;
-    case LOSS:
-        return parse_share(text, out);
-    case MESSAGE:
-        return parse_bytes(text, out);
-    case SENDERS:
-    case QUEUE_PAIRS:
-    case PATHS:
-        if (!cli_parse_count(text, 1, 4096, &count))
-            return false;
-        *out = (double)count;
-        return true;
-    case BALANCING:
-        return parse_word(text, balancings, out);
-    case RECOVERY:
-        return parse_word(text, recoveries, out);
-    case FEC:
-        return parse_fec(text, out);
-    default:
-        return parse_word(text, controls, out);
-    }
-}
-
-/* The values of all axes. */
-typedef struct grid {
-    double values[N_AXES][MOST_VALUES];
-    uint32_t n[N_AXES], n_rows;
-} grid;
-
-/* Returns the default text for axis `a` (a link setting); NULL: the option is
- * required. */
-static const char *get_default(axis a)
-{
-    static const char *const defaults[N_AXES] = {
-        NULL,   NULL,  "0", "64MiB", "1", "1", "1", "ecmp", "selective-repeat",
-        "none", "none"};
-    return defaults[a];
-}
-
-/* Parses the comma-separated values of axis `a` (a link setting) into `g`; uses
- * the default if the option is not given. */
-static lh_status parse_axis(cli *c, axis a, grid *g)
-{
-    const settings *set = c->settings;
-    const char *text = set->values[a] ? set->values[a] : get_default(a);
-    char word[64];
-    if (!text)
-        return cli_usage(c, "--%s is required without a plan",
-                         get_option_name(a));
-    for (;;) {
-        size_t len = strcspn(text, ",");
-        if (len >= sizeof word)
-            len = sizeof word - 1;
-        memcpy(word, text, len);
-        word[len] = '\0';
-        if (g->n[a] == MOST_VALUES)
-            return cli_usage(c, "--%s: at most %d values", get_option_name(a),
-                             (int)MOST_VALUES);
-        if (!parse_value(a, word, &g->values[a][g->n[a]++]))
-            return cli_usage(c, "--%s: '%s' is not a value such as %s",
-                             get_option_name(a), word,
-                             cli_find_option(c->command, get_option_name(a))
-                                 ->example_argument);
-        text += strcspn(text, ",");
-        if (*text == '\0')
-            return LH_OK;
-        text++;
-    }
-}
-
-/* Parses the values of all axes (link settings) into `g`, and counts its rows:
- * one for each combination of values. */
-static lh_status parse_grid(cli *c, grid *g)
-{
-    uint64_t n = 1;
-    for (uint32_t a = 0; a < N_AXES; a++) {
-        CLI_TRY(parse_axis(c, (axis)a, g));
-        n *= g->n[a];
-        if (n > MOST_ROWS)
-            return cli_usage(c, "the values have more than %d combinations",
-                             (int)MOST_ROWS);
-    }
-    g->n_rows = (uint32_t)n;
-    return LH_OK;
-}
-
-/* Returns the index among axis `a`'s values of the one in table row `row` (a
- * combination of values); the last axis varies fastest. */
-static uint32_t get_index(const grid *g, uint32_t row, axis a)
-{
-    for (uint32_t k = N_AXES - 1; k > a; k--)
-        row /= g->n[k];
-    return row % g->n[a];
-}
-
-/* Returns the value of axis `a` (a link setting) in table row `row`. */
-static double get_value(const grid *g, uint32_t row, axis a)
-{
-    return g->values[a][get_index(g, row, a)];
-}
-
 /* Builds the simulated link for table row `row`: the row's settings, and the
  * options that all rows share. */
-static lh_packet_link build_link(const cli *c, const grid *g, uint32_t row)
+static lh_packet_link build_link(const cli *c, const packets_grid *g,
+                                 uint32_t row)
 {
     const settings *set = c->settings;
     const double bytes_per_gbit = 1.25e8;
-    uint32_t fec = (uint32_t)get_value(g, row, FEC);
-    double line = get_value(g, row, GBPS) * bytes_per_gbit;
-    double senders = get_value(g, row, SENDERS);
+    uint32_t fec = (uint32_t)packets_get_value(g, row, PACKETS_FEC);
+    double line = packets_get_value(g, row, PACKETS_GBPS) * bytes_per_gbit;
+    double senders = packets_get_value(g, row, PACKETS_SENDERS);
     return (lh_packet_link){
         .load = {.line_bytes_per_s = line,
-                 .latency_ns = get_value(g, row, LATENCY),
+                 .latency_ns = packets_get_value(g, row, PACKETS_LATENCY),
                  .return_ns = (double)set->return_ns,
-                 .loss = get_value(g, row, LOSS),
+                 .loss = packets_get_value(g, row, PACKETS_LOSS),
                  .oversubscription =
                      set->oversubscription > 0 ? set->oversubscription : 1,
                  .senders = senders,
@@ -398,56 +203,49 @@ static lh_packet_link build_link(const cli *c, const grid *g, uint32_t row)
                      set->interface_gbps > 0
                          ? set->interface_gbps * bytes_per_gbit
                          : line / senders,
-                 .message_bytes = floor(get_value(g, row, MESSAGE))},
-        .setting = {.balancing = get_value(g, row, BALANCING) > 0
-                                     ? LH_BALANCING_SPRAY
-                                     : LH_BALANCING_ECMP,
-                    .recovery = get_value(g, row, RECOVERY) > 0
+                 .message_bytes =
+                     floor(packets_get_value(g, row, PACKETS_MESSAGE))},
+        .setting = {.balancing =
+                        packets_get_value(g, row, PACKETS_BALANCING) > 0
+                            ? LH_BALANCING_SPRAY
+                            : LH_BALANCING_ECMP,
+                    .recovery = packets_get_value(g, row, PACKETS_RECOVERY) > 0
                                     ? LH_RECOVERY_GO_BACK_N
                                     : LH_RECOVERY_SELECTIVE_REPEAT,
-                    .queue_pairs = (uint32_t)get_value(g, row, QUEUE_PAIRS),
-                    .paths = (uint32_t)get_value(g, row, PATHS),
+                    .queue_pairs = (uint32_t)packets_get_value(
+                        g, row, PACKETS_QUEUE_PAIRS),
+                    .paths = (uint32_t)packets_get_value(g, row, PACKETS_PATHS),
                     .fec_data = fec / 256,
                     .fec_parity = fec % 256,
                     .window_bytes = set->window_kib * 1024,
                     .queue_bytes = set->queue_kib * 1024},
-        .control = (lh_packet_control)get_value(g, row, CONTROL),
+        .control =
+            (lh_packet_control)packets_get_value(g, row, PACKETS_CONTROL),
         .messages = set->messages,
         .burst = set->burst,
         .variation_ns = set->variation_ns,
+        .traffic =
+            (lh_packet_traffic)packets_get_value(g, row, PACKETS_TRAFFIC),
         .buffer_bytes = set->buffer_kib * 1024,
+        .switch_bytes = set->switch_kib * 1024,
+        .switch_share = set->switch_share,
+        .pauses = packets_get_value(g, row, PACKETS_FLOW_CONTROL) > 0,
         .timeout_ns = set->timeout_ns};
 }
 
 /* --- output --- */
 
-/* Formats the value of axis `a` in table row `row` into `buffer`, or returns it
- * in static storage, in the form in which it was typed. */
-static const char *get_text(const cli *c, const grid *g, uint32_t row, axis a,
-                            char *buffer, size_t size)
-{
-    const settings *set = c->settings;
-    const char *text = set->values[a] ? set->values[a] : get_default(a);
-    for (uint32_t i = get_index(g, row, a); i > 0; i--)
-        text += strcspn(text, ",") + 1;
-    size_t len = strcspn(text, ",");
-    if (len >= size)
-        len = size - 1;
-    memcpy(buffer, text, len);
-    buffer[len] = '\0';
-    return buffer;
-}
-
 /* Prints the settings with a single value, which are equal in all rows, above
  * the table. */
-static void print_common(cli *c, const grid *g)
+static void print_common(cli *c, const packets_grid *g)
 {
     char text[64];
     const char *between = "";
-    for (uint32_t a = 0; a < N_AXES; a++)
+    for (uint32_t a = 0; a < N_PACKETS_AXES; a++)
         if (g->n[a] == 1) {
-            cli_print(c, "%s%s %s", between, get_option_name((axis)a),
-                      get_text(c, g, 0, (axis)a, text, sizeof text));
+            cli_print(
+                c, "%s%s %s", between, packets_get_option((packets_axis)a),
+                packets_get_text(g, 0, (packets_axis)a, text, sizeof text));
             between = ", ";
         }
     cli_print(c, "\n\n");
@@ -455,22 +253,24 @@ static void print_common(cli *c, const grid *g)
 
 /* Prints the results as a table, a row per combination of settings; only
  * settings with several values have a column. */
-static void print_table(cli *c, const grid *g, const lh_packet_result *results)
+static void print_table(cli *c, const packets_grid *g,
+                        const lh_packet_result *results)
 {
     char text[64];
-    for (uint32_t a = 0; a < N_AXES; a++)
+    for (uint32_t a = 0; a < N_PACKETS_AXES; a++)
         if (g->n[a] > 1)
-            cli_print(c, "%16s  ", get_option_name((axis)a));
+            cli_print(c, "%16s  ", packets_get_option((packets_axis)a));
     cli_print(c, "  time ms  (least  greatest)  Gb/s per GPU  sent again %%  "
                  "dropped %%  formula ms  (differs)\n");
     for (uint32_t row = 0; row < g->n_rows; row++) {
         const lh_packet_result *r = &results[row];
         const lh_packet_counters *k = &r->counters;
         double sent = (double)k->sent;
-        for (uint32_t a = 0; a < N_AXES; a++)
+        for (uint32_t a = 0; a < N_PACKETS_AXES; a++)
             if (g->n[a] > 1)
                 cli_print(c, "%16s  ",
-                          get_text(c, g, row, (axis)a, text, sizeof text));
+                          packets_get_text(g, row, (packets_axis)a, text,
+                                           sizeof text));
         cli_print(c,
                   "%9.3f %7.3f %10.3f  %12.2f  %12.3f  %9.3f  %10.3f  "
                   "(%+.1f %%)\n",
@@ -484,14 +284,18 @@ static void print_table(cli *c, const grid *g, const lh_packet_result *results)
 
 /* Prints which settings and effects in the results, such as dropped packets,
  * are not modelled by the closed-form estimate beside them. */
-static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
+static void print_omitted(cli *c, const packets_grid *g,
+                          const lh_packet_link *links,
                           const lh_packet_result *results)
 {
     const settings *set = c->settings;
-    bool drops = false, controls_rate = false, sprays_in_order = false;
+    bool drops = false, controls_rate = false, sprays_in_order = false,
+         loses_parts = false;
     for (uint32_t i = 0; i < g->n_rows; i++) {
         const lh_link_setting *s = &links[i].setting;
         drops |= results[i].counters.dropped > 0;
+        loses_parts |=
+            links[i].traffic != LH_TRAFFIC_MESSAGES && links[i].load.loss > 0;
         controls_rate |= links[i].control != LH_CONTROL_NONE;
         sprays_in_order |= s->balancing == LH_BALANCING_SPRAY && s->paths > 1 &&
                            s->recovery == LH_RECOVERY_GO_BACK_N;
@@ -500,6 +304,7 @@ static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
         bool applies;
         const char *name;
     } omitted[] = {{drops, "dropped packets"},
+                   {loses_parts, "losses in all-reduces"},
                    {controls_rate, "the start of congestion control"},
                    {sprays_in_order, "go-back-n with spray"},
                    {set->burst > 0, "--burst"},
@@ -517,7 +322,8 @@ static void print_omitted(cli *c, const grid *g, const lh_packet_link *links,
 
 /* Prints the results as a readable table, with the common settings above it and
  * the estimate's limits below. */
-static void print_text(cli *c, const grid *g, const lh_packet_link *links,
+static void print_text(cli *c, const packets_grid *g,
+                       const lh_packet_link *links,
                        const lh_packet_result *results)
 {
     const settings *set = c->settings;
@@ -549,15 +355,21 @@ static void add_settings(json_t *object, const lh_packet_link *l)
     json_object_set_new(object, "paths", json_integer(l->setting.paths));
     json_object_set_new(
         object, "load_balancing",
-        json_string(balancings[l->setting.balancing == LH_BALANCING_SPRAY]));
+        json_string(
+            packets_balancings[l->setting.balancing == LH_BALANCING_SPRAY]));
     json_object_set_new(
         object, "recovery",
-        json_string(recoveries[l->setting.recovery == LH_RECOVERY_GO_BACK_N]));
+        json_string(
+            packets_recoveries[l->setting.recovery == LH_RECOVERY_GO_BACK_N]));
     json_object_set_new(object, "fec_data", json_integer(l->setting.fec_data));
     json_object_set_new(object, "fec_parity",
                         json_integer(l->setting.fec_parity));
     json_object_set_new(object, "congestion_control",
                         json_string(lh_packet_control_name(l->control)));
+    json_object_set_new(object, "flow_control",
+                        json_string(packets_flow_controls[l->pauses]));
+    json_object_set_new(object, "traffic",
+                        json_string(lh_packet_traffic_name(l->traffic)));
 }
 
 /* Adds the simulated times and packet counts of a table row to its JSON object.
@@ -591,6 +403,9 @@ static void add_result(json_t *object, const lh_packet_result *r)
                   {"marked", k->marked},
                   {"timeouts", k->timeouts},
                   {"max_queue_bytes", k->max_queue_bytes},
+                  {"pauses", k->pauses},
+                  {"paused_ns", k->paused_ns},
+                  {"max_switch_bytes", k->max_switch_bytes},
                   {"events", k->events}};
     for (uint32_t i = 0; i < CLI_COUNT_OF(reals); i++)
         json_object_set_new(object, reals[i].name, json_real(reals[i].value));
@@ -600,7 +415,8 @@ static void add_result(json_t *object, const lh_packet_result *r)
 }
 
 /* Prints the settings and results of all rows as JSON. */
-static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
+static lh_status print_json(cli *c, const packets_grid *g,
+                            const lh_packet_link *links,
                             const lh_packet_result *results)
 {
     const settings *set = c->settings;
@@ -623,40 +439,40 @@ static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
 /* --- command --- */
 
 /* Formats row `row`'s values on the axes with several values into `text`. */
-static void format_row(const cli *c, const grid *g, uint32_t row, char *text,
+static void format_row(const packets_grid *g, uint32_t row, char *text,
                        size_t size)
 {
     char value[64];
     size_t len = 0;
     snprintf(text, size, "link");
-    for (uint32_t a = 0; a < N_AXES && len < size; a++)
+    for (uint32_t a = 0; a < N_PACKETS_AXES && len < size; a++)
         if (g->n[a] > 1)
             len += (size_t)snprintf(
                 text + len, size - len, "%s%s %s", len ? ", " : "",
-                get_option_name((axis)a),
-                get_text(c, g, row, (axis)a, value, sizeof value));
+                packets_get_option((packets_axis)a),
+                packets_get_text(g, row, (packets_axis)a, value, sizeof value));
 }
 
 /* Writes the page of all rows. */
-static lh_status write_html(cli *c, const grid *g,
+static lh_status write_html(cli *c, const packets_grid *g,
                             const lh_packet_record *records)
 {
     enum { NAME = 300 };
     const settings *set = c->settings;
-    const char *facts[2 * N_AXES + 1] = {NULL};
-    char values[N_AXES][64], *text, *names = calloc(g->n_rows, NAME);
+    const char *facts[2 * N_PACKETS_AXES + 1] = {NULL};
+    char values[N_PACKETS_AXES][64], *text, *names = calloc(g->n_rows, NAME);
     size_t len;
     lh_packet_picture *pictures = calloc(g->n_rows, sizeof *pictures);
     uint32_t n = 0;
-    for (uint32_t a = 0; a < N_AXES; a++)
+    for (uint32_t a = 0; a < N_PACKETS_AXES; a++)
         if (g->n[a] == 1) {
-            facts[n++] = get_option_name((axis)a);
-            facts[n++] =
-                get_text(c, g, 0, (axis)a, values[a], sizeof values[a]);
+            facts[n++] = packets_get_option((packets_axis)a);
+            facts[n++] = packets_get_text(g, 0, (packets_axis)a, values[a],
+                                          sizeof values[a]);
         }
     for (uint32_t i = 0; names && pictures && i < g->n_rows; i++) {
         char *name = names + (size_t)i * NAME;
-        format_row(c, g, i, name, NAME);
+        format_row(g, i, name, NAME);
         pictures[i] = (lh_packet_picture){name, &records[i]};
     }
     lh_status status =
@@ -672,7 +488,7 @@ static lh_status write_html(cli *c, const grid *g,
 
 /* Simulates all rows and prints the results. `records`: one for each row, for
  * the page; NULL: none. */
-static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
+static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
                           lh_packet_result *results, lh_packet_record *records)
 {
     const settings *set = c->settings;
@@ -705,10 +521,11 @@ static lh_status check_plan_options(cli *c)
     static const char *const others[] = {
         "messages",  "interface-gbps", "oversubscription", "return-latency",
         "burst",     "variation",      "window-kib",       "buffer-kib",
-        "queue-kib", "timeout"};
-    for (uint32_t a = 0; a < N_AXES + CLI_COUNT_OF(others); a++) {
-        const char *name =
-            a < N_AXES ? get_option_name((axis)a) : others[a - N_AXES];
+        "queue-kib", "switch-kib",     "switch-share",     "timeout"};
+    for (uint32_t a = 0; a < N_PACKETS_AXES + CLI_COUNT_OF(others); a++) {
+        const char *name = a < N_PACKETS_AXES
+                               ? packets_get_option((packets_axis)a)
+                               : others[a - N_PACKETS_AXES];
         if (cli_is_given(c, name))
             return cli_usage(c,
                              "--%s cannot be combined with a plan, whose job "
@@ -744,15 +561,15 @@ static lh_status run_plan(cli *c)
  * packet under all combinations of the given settings. */
 static lh_status run_packets(cli *c)
 {
-    grid g = {.n_rows = 0};
+    packets_grid g = {.n_rows = 0};
+    const settings *set = c->settings;
     if (c->n_operands > 0)
         return run_plan(c);
     if (cli_is_given(c, "sample"))
         return cli_usage(c, "--sample requires a plan");
-    CLI_TRY(parse_grid(c, &g));
+    CLI_TRY(packets_parse_grid(c, set->values, &g));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
-    const settings *set = c->settings;
     lh_packet_record *records =
         set->html ? calloc(g.n_rows, sizeof *records) : NULL;
     lh_status status = links && results && (records || !set->html)

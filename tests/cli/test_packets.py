@@ -14,7 +14,7 @@ LINK = ["packets", "--gbps", "100", "--latency", "1ms", "--message", "1MB"]
 @test
 def the_page_shows_the_output_of_its_commands():
     blocks = re.findall(r"```console\n\$ longhaul (.*)\n([^`]*)```", PAGE)
-    check(len(blocks) == 3, len(blocks))
+    check(len(blocks) == 5, len(blocks))
     for line, output in blocks:
         done = run(*shlex.split(line))
         printed = "\n".join(row.rstrip() for row in done.stdout.splitlines())
@@ -51,6 +51,8 @@ def every_option_changes_the_result():
                    ["--buffer-kib", "100"], ["--timeout", "700us"],
                    ["--balancing", "spray"], ["--recovery", "go-back-n"],
                    ["--fec", "8+1"], ["--senders", "4"],
+                   ["--switch-kib", "200"], ["--switch-kib", "400", "--switch-share", "0.2"],
+                   ["--switch-kib", "800000", "--flow-control", "pfc", "--switch-share", "0.0005"],
                    ["--control", "dcqcn", "--queue-kib", "64"]):
         row = json_case(" ".join(option), [*base, *option])["rows"][0]
         check([row["mean_ns"], row["sent"], row["acks"]] !=
@@ -61,9 +63,31 @@ def every_option_changes_the_result():
             "none,delay"]
     none, delay = json_case("delay", near)["rows"]
     check(delay["dropped"] < none["dropped"], (none, delay))
+    none, pfc = json_case("pfc", ["packets", "--gbps", "100", "--latency", "1us", "--message",
+                                  "4MB", "--senders", "3", "--interface-gbps", "100",
+                                  "--switch-kib", "1000", "--flow-control",
+                                  "none,pfc"])["rows"]
+    check(none["dropped"] > 0 and none["pauses"] == 0, none)
+    check(pfc["dropped"] == 0 and pfc["pauses"] > 0 and pfc["paused_ns"] > 0 and
+          0 < pfc["max_switch_bytes"] <= 1024000, pfc)
     marks = [json_case(kib, [*base, "--control", "dcqcn", "--queue-kib", kib])
              ["rows"][0]["marked"] for kib in ("8", "4000")]
     check(marks[0] > marks[1], marks)
+
+
+@test
+def all_reduces_take_their_steps():
+    rows = json_case("all-reduce", ["packets", "--gbps", "400", "--latency", "1ms", "--message",
+                                    "8MB", "--senders", "4", "--traffic",
+                                    "ring,hierarchical"])["rows"]
+    for row, crossings in zip(rows, (4, 2)):
+        # 8 GPUs; 7/8 of the data twice at 100 Gb/s, and the latency of the link.
+        sending = 2 * 7 / 8 * 8e6 / 12.5
+        check(sending + crossings * 1e6 < row["mean_ns"] <
+              1.02 * sending + crossings * 1.01e6, row)
+        check(abs(row["closed_form_ns"] / row["mean_ns"] - 1) < 0.03, row)
+    case("messages", [*LINK, "--traffic", "ring", "--messages", "2"], 1,
+         err="messages: an all-reduce is simulated once, not 2 times")
 
 
 @test
@@ -92,7 +116,8 @@ def invalid_values_are_rejected():
                           ("--queue-pairs", "1,,2"), ("--paths", "-1"),
                           ("--balancing", "both"), ("--recovery", "arq"),
                           ("--fec", "32"), ("--fec", "0+2"),
-                          ("--control", "ecn")):
+                          ("--control", "ecn"), ("--flow-control", "on"),
+                          ("--traffic", "tree")):
         case(f"{option} {value}", [*LINK, option, value], 2,
              err=rf"{option}: '.*' is not a value such as ")
     case("no rate", ["packets", "--latency", "1ms"], 2,
@@ -101,6 +126,9 @@ def invalid_values_are_rejected():
          err="window_bytes: 65536 is less than a block")
     case("buffer", [*LINK, "--buffer-kib", "1"], 1,
          err="buffer_bytes: 1024 is less than a packet")
+    case("pauses", [*LINK, "--flow-control", "pfc"], 1, err="pauses need switch_bytes")
+    case("headroom", [*LINK, "--flow-control", "pfc", "--switch-kib", "1000"], 1,
+         err="switch_bytes: 1024000 is too little for pauses.* takes 25[0-9]{6} bytes")
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",
                   many], 2, err="more than 4096 combinations")

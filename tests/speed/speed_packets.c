@@ -22,7 +22,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOSTS = 16, LATENCY_NS = 1000, SEEDS = 100, MOST_RUNS = 1000 };
+enum {
+    HOSTS = 16,
+    LATENCY_NS = 1000,
+    SEEDS = 100,
+    MOST_RUNS = 1000,
+    /* With pauses: packets of an incoming link at which it is paused, and below
+     * which it is not. */
+    PAUSE_PACKETS = 15,
+    RESUME_PACKETS = 13
+};
 
 /* Receiver of each host's message: the permutation of htsim's
  * perm_16n_16c_2MB.cm. */
@@ -34,6 +43,7 @@ typedef struct traffic {
     const char *name;
     uint32_t n, from[HOSTS], to[HOSTS];
     uint64_t bytes;
+    bool pauses; /* PFC; else queues without limit */
 } traffic;
 
 /* Seconds and packets of a simulation, and the completion of each message, in
@@ -106,6 +116,12 @@ static outcome simulate(const traffic *t, uint64_t seed, bool until_acks)
     }
     if (lhi_fabric_build_clos(&clos, mem, &fabric, &err) != LH_OK)
         fail(&err);
+    /* A threshold that hardly depends on the memory in use. */
+    if (t->pauses)
+        fabric.buffer =
+            (lhi_switch_memory){.bytes = UINT64_C(1) << 50,
+                                .share = PAUSE_PACKETS * 4096.0 * 0x1p-50,
+                                .pauses = true};
     const lhi_packet_options options = {
         .fabric = &fabric,
         .transport = {.packet_bytes = 4096,
@@ -155,9 +171,9 @@ static void read_completions(const char *path, const traffic *t, outcome *out)
     }
 }
 
-/* Runs htsim on the same traffic, with queues without limit. htsim writes files
- * into its working folder: each run changes to a temporary folder and removes
- * it, so that `program` must be an absolute path. */
+/* Runs htsim on the same traffic, with queues without limit or pauses. htsim
+ * writes files into its working folder: each run changes to a temporary folder
+ * and removes it, so that `program` must be an absolute path. */
 static outcome run_htsim(const char *program, const traffic *t, uint32_t seed)
 {
     char folder[] = "/tmp/speed-packets-XXXXXX", command[2048];
@@ -173,12 +189,12 @@ static outcome run_htsim(const char *program, const traffic *t, uint32_t seed)
         fprintf(file, "%u->%u id %u start 0 size %llu\n", t->from[i], t->to[i],
                 i + 1, (unsigned long long)t->bytes);
     fclose(file);
-    snprintf(
-        command, sizeof command,
-        "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
-        "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
-        "-pfc_thresholds 900000 950000 -seed %u -o /dev/null >printed 2>&1",
-        program, HOSTS, t->n, seed);
+    snprintf(command, sizeof command,
+             "'%s' -tm matrix -nodes %d -conns %u -tiers 3 -linkspeed 100000 "
+             "-strat ecmp_host -paths 64 -mtu 4096 -end 1000000 -q 1000000 "
+             "-pfc_thresholds %d %d -seed %u -o /dev/null >printed 2>&1",
+             program, HOSTS, t->n, t->pauses ? RESUME_PACKETS : 900000,
+             t->pauses ? PAUSE_PACKETS : 950000, seed);
     double begin = read_clock();
     int status = system(command);
     outcome out = {.seconds = read_clock() - begin};
@@ -277,7 +293,7 @@ static bool compare(const char *program, const traffic *t, uint32_t runs)
     peer_mean /= runs;
     peer_last /= runs;
     double off = mean / peer_mean - 1;
-    printf("%-12s %8u %10.1f %10.1f %10.1f %7.1f %% %10.1f %10.1f %7.1f %%\n",
+    printf("%-14s %8u %10.1f %10.1f %10.1f %7.1f %% %10.1f %10.1f %7.1f %%\n",
            t->name, t->n, (double)t->bytes * 1e-6, mean, peer_mean, 100 * off,
            last, peer_last, 100 * (last / peer_last - 1));
     fflush(stdout);
@@ -294,7 +310,7 @@ static int compare_all(int argc, char **argv)
         fprintf(stderr, "usage: speed-packets compare HTSIM_ROCE [RUNS]\n");
         return 2;
     }
-    printf("%-12s %8s %10s %10s %10s %9s %10s %10s %9s\n", "traffic",
+    printf("%-14s %8s %10s %10s %10s %9s %10s %10s %9s\n", "traffic",
            "messages", "MB", "mean us", "htsim", "differs", "last us", "htsim",
            "differs");
     for (uint32_t k = 0; k < 3; k++) {
@@ -313,6 +329,26 @@ static int compare_all(int argc, char **argv)
         }
     }
     traffic permutation = make_permutation(2000000);
+    all = compare(argv[2], &permutation, runs) && all;
+    for (uint32_t n = 4; n <= 8; n *= 2) {
+        traffic incast = make_incast(n, 2000000);
+        incast.name = "pauses, incast";
+        incast.pauses = true;
+        all = compare(argv[2], &incast, runs) && all;
+    }
+    /* Messages that share links with an incast wait behind it. */
+    traffic blocked = make_incast(6, 2000000);
+    for (uint32_t i = 0; i < 6; i++) {
+        blocked.from[6 + i] = 2 * i + 1;
+        blocked.to[6 + i] = 13;
+    }
+    blocked.to[11] = 14;
+    blocked.n = 12;
+    blocked.name = "pauses, two";
+    blocked.pauses = true;
+    all = compare(argv[2], &blocked, runs) && all;
+    permutation.name = "pauses, perm.";
+    permutation.pauses = true;
     all = compare(argv[2], &permutation, runs) && all;
     return all ? 0 : 1;
 }

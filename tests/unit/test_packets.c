@@ -367,7 +367,7 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
 {
     enum { MESSAGES = 60, HOSTS = 16 };
     lhi_random r = {.state = seed};
-    const lhi_clos clos = {
+    lhi_clos clos = {
         .pods = 2,
         .racks = 2,
         .hosts = 4,
@@ -402,10 +402,19 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
                                  .n_required = i % 3 > 0};
     }
     bool codes = lhi_random_below(&r, 2) > 0;
+    /* A third each: memory of ports only, shared memory, pauses. */
+    uint32_t sharing = lhi_random_below(&r, 3);
+    if (sharing == 2)
+        clos.port.variation_ns = 0, clos.port.buffer_bytes = 0;
     lhi_fabric fabric;
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     CHECK_OK(lhi_fabric_build_clos(&clos, mem, &fabric, &err), err);
+    if (sharing > 0)
+        fabric.buffer =
+            (lhi_switch_memory){.bytes = 400000 + lhi_random_below(&r, 400000),
+                                .share = 0.125 * (1 << lhi_random_below(&r, 6)),
+                                .pauses = sharing == 2};
     const lhi_packet_options options = {
         .fabric = &fabric,
         .transport = {.packet_bytes = 1024 + lhi_random_below(&r, 4000),
@@ -429,6 +438,9 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
         .n_messages = MESSAGES,
         .seed = seed};
     CHECK_OK(lhi_packets_simulate(&options, times, out, &err), err);
+    CHECK(sharing < 2 || out->dropped == 0);
+    CHECK((sharing == 2) >= (out->pauses > 0));
+    CHECK(out->max_switch_bytes <= fabric.buffer.bytes);
     for (uint32_t i = 0; i < MESSAGES; i++)
         CHECK_MSG(times[i].end_ns >=
                       times[i].start_ns + (double)messages[i].bytes / 12.5,
@@ -440,7 +452,8 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
     lhi_arena_free(mem);
 }
 
-/* Every message arrives, no packet vanishes, and a seed has one history. */
+/* Every message arrives, no packet vanishes, with pauses none is dropped, and a
+ * seed has one history. */
 static void random_networks(void)
 {
     for (uint64_t seed = 0; seed < 60; seed++) {

@@ -31,19 +31,41 @@ typedef enum lh_packet_control {
  * "dcqcn" or "delay". */
 LH_API const char *lh_packet_control_name(lh_packet_control control);
 
-/* A link between two sites, and the messages that cross it. Each of `senders`
- * GPUs sends `messages` messages, one after the other, to its own receiver at
- * the other site. */
+/* Messages that GPUs of two sites send. */
+typedef enum lh_packet_traffic {
+    /* each of `senders` GPUs sends `messages` messages, one after the other, to
+     * its own receiver at the other site */
+    LH_TRAFFIC_MESSAGES,
+    /* all-reduces of message_bytes over `senders` GPUs at each site: one ring
+     * through all GPUs; rings within the sites and an exchange of parts between
+     * them */
+    LH_TRAFFIC_RING,
+    LH_TRAFFIC_HIERARCHICAL,
+    LH_N_TRAFFICS
+} lh_packet_traffic;
+/* Returns a traffic's name, as in options and output: "messages", "ring" or
+ * "hierarchical". */
+LH_API const char *lh_packet_traffic_name(lh_packet_traffic traffic);
+
+/* A link between two sites, and the messages that cross it. */
 typedef struct lh_packet_link {
     lh_link_load load;       /* message_bytes above 0 */
     lh_link_setting setting; /* `congestion` is not read */
     lh_packet_control control;
+    lh_packet_traffic traffic;
     uint32_t messages;    /* of each sender; 0: 1 */
     double burst;         /* mean consecutive losses; 0: independent
                            * losses */
     int64_t variation_ns; /* mean of an exponential additional latency of each
                            * packet; packets of a path stay in order */
     double buffer_bytes;  /* of a path's queue; 0: the data of a round trip */
+    /* Memory of each site's switch, which its queues share; 0: only
+     * buffer_bytes. A queue holds up to switch_share times the free memory; 0:
+     * once. */
+    double switch_bytes, switch_share;
+    /* Priority flow control (PFC): a switch drops no packet, but pauses an
+     * incoming link that holds more than such a share. Needs switch_bytes. */
+    bool pauses;
     /* Without progress, until packets are sent again; 0: four round trips. */
     int64_t timeout_ns;
 } lh_packet_link;
@@ -60,6 +82,8 @@ typedef struct lh_packet_counters {
     uint64_t marked;   /* data packets with an ECN mark */
     uint64_t timeouts; /* that sent packets again */
     uint64_t max_queue_bytes;
+    uint64_t pauses, paused_ns; /* of links by PFC; all links' time together */
+    uint64_t max_switch_bytes;  /* of shared memory in use at a switch */
     uint64_t events;
 } lh_packet_counters;
 
@@ -84,15 +108,17 @@ typedef struct lh_packet_record {
 /* Measured on a simulated link, over all seeds. */
 typedef struct lh_packet_result {
     /* Time of a message from the moment at which it can be sent to its last
-     * packet's arrival: mean, median, 99th percentile and maximum. */
+     * packet's arrival, or of an all-reduce: mean, median, 99th percentile and
+     * maximum. */
     double mean_ns, median_ns, p99_ns, max_ns;
     /* Time until all messages have arrived: mean, least and greatest of the
      * seeds. */
     double end_ns, least_end_ns, greatest_end_ns;
     /* Mean over the senders of their bytes by the time until the last message
-     * has arrived. */
+     * has arrived; bytes of an all-reduce by its time. */
     double bytes_per_s;
-    /* A message's mean time by the closed form (docs/theory/transport.md). */
+    /* A message's mean time, or an all-reduce's without loss, by the closed
+     * form (docs/theory/transport.md). */
     double closed_form_ns;
     lh_packet_counters counters; /* sums; the longest queue */
 } lh_packet_result;
@@ -153,8 +179,8 @@ typedef struct lh_packet_plan_link {
     uint32_t gpus;        /* that send a replica's message */
     double message_bytes; /* of a replica's message */
     double planned_ns;    /* a message's time by the plan's closed form */
-    /* By packets, from the time at which the plan sends a message to its last
-     * packet's arrival, over the iterations. */
+    /* By packets, from the time at which the plan sends a message of the first
+     * replica to its last packet's arrival, over the iterations. */
     double mean_ns, p95_ns, max_ns;
     lh_packet_counters counters; /* sums; the longest queue */
     lh_packet_record record; /* of the first seed; of a sample, its own time */
@@ -174,9 +200,10 @@ typedef struct lh_packet_plan {
 
 /* Simulates the plan's messages between datacenters packet by packet, with the
  * link settings of its job, in the schedule's order: a late message delays
- * everything that needs it. All replicas send each message at the same time;
- * the times of the first one count. Collectives, and messages inside a
- * datacenter, take the plan's times. Release *out with lh_packet_plan_free().
+ * everything that needs it. All replicas send each message when the first one
+ * does; the iteration ends with the slowest replica. Collectives, and messages
+ * inside a datacenter, take the plan's times. Release *out with
+ * lh_packet_plan_free().
  *
  * LH_EUNSUPPORTED: no message crosses a link, a link lacks load_balancing or
  * recovery, a profile gives its times, or replicas send a message over

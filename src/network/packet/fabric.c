@@ -3,7 +3,6 @@
 
 #include "base/fail.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* State of the breadth-first searches towards each host. */

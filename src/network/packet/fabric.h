@@ -11,6 +11,7 @@
 
 #include <longhaul/status.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A port and the link behind it. */
@@ -40,11 +41,23 @@ typedef struct lhi_next_ports {
     uint32_t n; /* 0: unreachable, or the node is the host */
 } lhi_next_ports;
 
+/* Memory of each switch, which the queues of its ports share. */
+typedef struct lhi_switch_memory {
+    uint64_t bytes; /* 0: no limit beside those of the ports */
+    /* A queue or, with pauses, the packets of an incoming link may hold `share`
+     * times the free memory. */
+    double share;
+    /* PFC: a switch drops no packet, but pauses a link that holds more. Port i
+     * and port i ^ 1 must be the two directions of a link. */
+    bool pauses;
+} lhi_switch_memory;
+
 /* A network. */
 typedef struct lhi_fabric {
     uint32_t n_hosts, n_nodes, n_ports;
     const lhi_port_spec *ports;
-    lhi_next_ports *next; /* [node * n_hosts + host] */
+    lhi_next_ports *next;     /* [node * n_hosts + host] */
+    lhi_switch_memory buffer; /* none, unless the caller sets it */
 } lhi_fabric;
 
 /* Builds a network's forwarding tables (all shortest paths) from its directed

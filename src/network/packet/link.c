@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "model/link_settings.h"
+#include "network/packet/all_reduce.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -46,6 +47,34 @@ static lh_status check_range(double value, double least, double most,
     if (!(value >= least && value <= most))
         return lhi_fail(err, LH_EINVAL, "%s: %g is not in %g to %g", what,
                         value, least, most);
+    return LH_OK;
+}
+
+/* Fails with LH_EINVAL if shared memory or pauses cannot be simulated with the
+ * link's other settings. */
+static lh_status check_switches(const lh_packet_link *link, lh_error *err)
+{
+    LHI_TRY(check_range(link->switch_bytes, 0, 1e15, "switch_bytes", err));
+    LHI_TRY(check_range(link->switch_share, 0, 1e6, "switch_share", err));
+    if (link->switch_share > 0 && link->switch_bytes <= 0)
+        return lhi_fail(err, LH_EINVAL, "switch_share needs switch_bytes");
+    if (link->switch_bytes > 0 && link->switch_bytes < 2 * LH_PACKET_BYTES)
+        return lhi_fail(err, LH_EINVAL,
+                        "switch_bytes: %g is less than two packets of %g bytes",
+                        link->switch_bytes, LH_PACKET_BYTES);
+    if (!link->pauses)
+        return LH_OK;
+    if (link->switch_bytes <= 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "pauses need switch_bytes, the memory of a switch");
+    if (link->buffer_bytes > 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "buffer_bytes: a path's own limit would drop packets "
+                        "in spite of pauses; give only switch_bytes");
+    if (link->variation_ns > 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "variation_ns: the headroom of pauses has no limit "
+                        "where latency varies; give a fixed latency");
     return LH_OK;
 }
 
@@ -99,6 +128,14 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     if (link->control >= LH_N_CONTROLS)
         return lhi_fail(err, LH_EINVAL, "control: %d is none of its values",
                         (int)link->control);
+    if (link->traffic >= LH_N_TRAFFICS)
+        return lhi_fail(err, LH_EINVAL, "traffic: %d is none of its values",
+                        (int)link->traffic);
+    if (link->traffic != LH_TRAFFIC_MESSAGES && link->messages > 1)
+        return lhi_fail(err, LH_EINVAL,
+                        "messages: an all-reduce is simulated once, not %u "
+                        "times",
+                        link->messages);
     if (s->fec_parity > 0 && s->window_bytes > 0 &&
         s->window_bytes < (s->fec_data + s->fec_parity) * LH_PACKET_BYTES)
         return lhi_fail(err, LH_EINVAL,
@@ -110,6 +147,7 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
                         "burst: %g is below 1 / (1 - loss), the mean of "
                         "independent losses",
                         link->burst);
+    LHI_TRY(check_switches(link, err));
     return check_packets(link, err);
 }
 
@@ -123,6 +161,13 @@ static double compute_round_trip(const lh_packet_link *link)
            4.0 * SITE_LATENCY_NS;
 }
 
+/* Returns the rate of a GPU's network interface in bytes/s. */
+static double get_interface_rate(const lh_link_load *l)
+{
+    return l->interface_bytes_per_s > 0 ? l->interface_bytes_per_s
+                                        : l->line_bytes_per_s;
+}
+
 /* Builds the network that the link describes (hosts, interfaces, parallel paths
  * with their queues) into *out. */
 static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
@@ -131,7 +176,7 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
     const lh_link_load *l = &link->load;
     uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
     double rate = l->line_bytes_per_s / l->oversubscription / paths;
-    double buffer = link->buffer_bytes > 0
+    double buffer = link->buffer_bytes > 0 || link->switch_bytes > 0
                         ? link->buffer_bytes
                         : ceil(rate * compute_round_trip(link) * 1e-9) +
                               64 * LH_PACKET_BYTES;
@@ -146,9 +191,7 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
                  .loss = l->loss,
                  .burst = link->burst,
                  .buffer_bytes = (uint64_t)buffer},
-        .interface_bytes_per_s = l->interface_bytes_per_s > 0
-                                     ? l->interface_bytes_per_s
-                                     : l->line_bytes_per_s,
+        .interface_bytes_per_s = get_interface_rate(l),
         .interface_latency_ns = SITE_LATENCY_NS,
         .return_latency_ns =
             (int64_t)llround(l->return_ns > 0 ? l->return_ns : l->latency_ns),
@@ -159,21 +202,25 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
         site.path.mark_to_bytes = (uint64_t)mark;
         site.path.mark_probability = 0.01;
     }
-    return lhi_fabric_build_site_link(&site, mem, out, err);
+    LHI_TRY(lhi_fabric_build_site_link(&site, mem, out, err));
+    out->buffer = (lhi_switch_memory){
+        .bytes = (uint64_t)link->switch_bytes,
+        .share = link->switch_share > 0 ? link->switch_share : 1,
+        .pauses = link->pauses};
+    return LH_OK;
 }
 
-/* Builds the queue pairs and messages of the simulation: every sender sends
+/* Builds the queue pairs and messages of senders: every sender sends
  * r->messages messages to its receiver, each after the arrival of the one
  * before. */
-static lh_status build_traffic(link_run *r, lh_error *err)
+static lh_status build_messages(link_run *r, lhi_all_reduce *out, lh_error *err)
 {
     uint32_t n_pairs = r->senders * r->queue_pairs;
     uint32_t n = r->senders * r->messages;
     lhi_queue_pair *pairs = LHI_NEW(r->mem, lhi_queue_pair, n_pairs);
     lhi_packet_message *messages = LHI_NEW(r->mem, lhi_packet_message, n);
     uint32_t *next = LHI_NEW(r->mem, uint32_t, n);
-    r->times = LHI_NEW(r->mem, lhi_message_times, n);
-    if (!pairs || !messages || !next || !r->times)
+    if (!pairs || !messages || !next)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n_pairs; i++)
         pairs[i] = (lhi_queue_pair){i / r->queue_pairs,
@@ -189,10 +236,27 @@ static lh_status build_traffic(link_run *r, lh_error *err)
             .n_successors = !is_last,
             .n_required = i % r->messages > 0};
     }
-    r->options.pairs = pairs;
-    r->options.messages = messages;
-    r->options.n_pairs = n_pairs;
-    r->options.n_messages = n;
+    *out = (lhi_all_reduce){messages, pairs, n, n_pairs};
+    return LH_OK;
+}
+
+/* Builds the queue pairs and messages of the simulation. */
+static lh_status build_traffic(link_run *r, lh_error *err)
+{
+    lhi_all_reduce all;
+    if (r->link->traffic == LH_TRAFFIC_MESSAGES)
+        LHI_TRY(build_messages(r, &all, err));
+    else
+        LHI_TRY(lhi_all_reduce_build(
+            r->link->traffic, r->senders, r->queue_pairs,
+            r->link->load.message_bytes, r->mem, &all, err));
+    r->times = LHI_NEW(r->mem, lhi_message_times, all.n_messages);
+    if (!r->times)
+        return lhi_fail_nomem(err);
+    r->options.pairs = all.pairs;
+    r->options.messages = all.messages;
+    r->options.n_pairs = all.n_pairs;
+    r->options.n_messages = all.n_messages;
     return LH_OK;
 }
 
@@ -203,9 +267,7 @@ static lhi_transport make_transport(const lh_packet_link *link,
 {
     const lh_link_setting *s = &link->setting;
     double round_trip = compute_round_trip(link);
-    double line = link->load.interface_bytes_per_s > 0
-                      ? link->load.interface_bytes_per_s
-                      : link->load.line_bytes_per_s;
+    double line = get_interface_rate(&link->load);
     double window = s->window_bytes > 0                  ? s->window_bytes
                     : s->balancing == LH_BALANCING_SPRAY ? LH_WINDOW_BYTES
                                                          : 0;
@@ -249,7 +311,14 @@ static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
                                   &r->options.transport, err));
     LHI_TRY(build_traffic(r, err));
     r->options.fabric = &r->fabric;
-    return lhi_packets_simulate(&r->options, r->times, out, err);
+    LHI_TRY(lhi_packets_simulate(&r->options, r->times, out, err));
+    /* An all-reduce ends with its last message. */
+    if (r->link->traffic != LH_TRAFFIC_MESSAGES) {
+        for (uint32_t i = 1; i < r->options.n_messages; i++)
+            r->times[0].end_ns = fmax(r->times[0].end_ns, r->times[i].end_ns);
+        r->times[0].start_ns = 0;
+    }
+    return LH_OK;
 }
 
 /* --- seeds --- */
@@ -343,14 +412,18 @@ void lhi_packet_add_counters(lh_packet_counters *sum,
     sum->lost_acks += c->lost_acks;
     sum->marked += c->marked;
     sum->timeouts += c->timeouts;
+    sum->pauses += c->pauses;
+    sum->paused_ns += c->paused_ns;
     sum->events += c->events;
     if (c->max_queue_bytes > sum->max_queue_bytes)
         sum->max_queue_bytes = c->max_queue_bytes;
+    if (c->max_switch_bytes > sum->max_switch_bytes)
+        sum->max_switch_bytes = c->max_switch_bytes;
 }
 
-/* Adds seed `i` to *out: its last message's end, its senders' mean rate, and
- * its counters. The caller divides the sums by the seed
- * count. */
+/* Adds seed `i` to *out: its last message's end, the mean rate of its senders
+ * or of its all-reduce, and its counters. The caller divides the sums by the
+ * seed count. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {
     const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];
@@ -359,7 +432,7 @@ static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
     for (uint32_t k = each - 1; k < s->n_messages; k += each) {
         if (end_ns[k] > last_ns)
             last_ns = end_ns[k];
-        out->bytes_per_s += total / (end_ns[k] * 1e-9) / s->base.senders;
+        out->bytes_per_s += total / (end_ns[k] * 1e-9) * each / s->n_messages;
     }
     out->end_ns += last_ns;
     if (i == 0 || last_ns < out->least_end_ns)
@@ -367,6 +440,23 @@ static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
     if (last_ns > out->greatest_end_ns)
         out->greatest_end_ns = last_ns;
     lhi_packet_add_counters(&out->counters, &s->counters[i]);
+}
+
+/* Returns an all-reduce's time by the plans' closed form, in ns: pipelined
+ * rings with the rate of a flow on the link, without loss. */
+static double compute_all_reduce(const lh_packet_link *link,
+                                 const lh_link_effect *effect)
+{
+    const lh_link_load *l = &link->load;
+    double bytes = l->message_bytes, inside_ns = 2.0 * SITE_LATENCY_NS;
+    uint32_t n = 2 * (uint32_t)llround(l->senders);
+    const lh_flow inside = {get_interface_rate(l), inside_ns, 0};
+    const lh_flow across = {effect->bytes_per_s, l->latency_ns + inside_ns, 0};
+    if (link->traffic == LH_TRAFFIC_RING)
+        return 2 * lh_ring_ns(LH_RING_PIPELINED, n, bytes, &across, inside_ns);
+    const lh_hybrid h =
+        lh_hybrid_ns(LH_RING_PIPELINED, n, bytes, &inside, &across, true);
+    return h.all_gather_ns + h.reduce_ns;
 }
 
 /* Computes the link's result over all seeds into *out: mean end and rate; mean,
@@ -395,8 +485,13 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
                              : LH_CONGESTION_ON;
     if (setting.balancing == LH_BALANCING_ANY)
         setting.balancing = LH_BALANCING_ECMP;
-    LHI_TRY(lhi_cost_link_setting(&s->base.link->load, &setting, &effect, err));
-    out->closed_form_ns = effect.message_ns;
+    lh_link_load load = s->base.link->load;
+    if (s->base.link->traffic == LH_TRAFFIC_RING)
+        load.senders = 1; /* cross the link in each direction */
+    LHI_TRY(lhi_cost_link_setting(&load, &setting, &effect, err));
+    out->closed_form_ns = s->base.link->traffic == LH_TRAFFIC_MESSAGES
+                              ? effect.message_ns
+                              : compute_all_reduce(s->base.link, &effect);
     return LH_OK;
 }
 
@@ -438,8 +533,12 @@ static lh_status begin_run(const lh_packet_link *link, link_run *out,
                                          ? link->setting.queue_pairs
                                          : 1,
                       .messages = link->messages ? link->messages : 1};
-    if ((uint64_t)out->senders * out->queue_pairs > MOST_PAIRS ||
-        (uint64_t)out->senders * out->messages > MOST_MESSAGES)
+    uint64_t n_pairs = (uint64_t)out->senders * out->queue_pairs;
+    uint64_t n_messages = (uint64_t)out->senders * out->messages;
+    if (link->traffic != LH_TRAFFIC_MESSAGES)
+        lhi_all_reduce_count(link->traffic, out->senders, out->queue_pairs,
+                             &n_messages, &n_pairs);
+    if (n_pairs > MOST_PAIRS || n_messages > MOST_MESSAGES)
         return lhi_fail(err, LH_EINVAL,
                         "senders, queue_pairs, messages: at most %d queue "
                         "pairs and messages are simulated",
@@ -474,7 +573,9 @@ static lh_status simulate_link(const lh_packet_link *link, seed_runs *s,
 {
     LHI_TRY(lhi_packet_link_check(link, err));
     LHI_TRY(begin_run(link, &s->base, err));
-    s->n_messages = s->base.senders * s->base.messages;
+    s->n_messages = link->traffic == LH_TRAFFIC_MESSAGES
+                        ? s->base.senders * s->base.messages
+                        : 1;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);

@@ -124,7 +124,7 @@ static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
                                       (uint64_t)PS_PER_NS * NOTIFY_NS);
     if (ack.marked)
         pair->notified_ps = sim->now_ps;
-    lhi_packet_sim_forward(sim, pair->to, &ack);
+    lhi_packet_sim_forward(sim, pair->to, LH_NONE, &ack);
 }
 
 void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,

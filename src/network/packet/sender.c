@@ -81,14 +81,18 @@ static bool can_send(const lhi_packet_sim *sim, const lhi_pair *pair)
            lhi_control_allows(sim, &pair->control, pair->in_flight);
 }
 
-/* Schedules the event at which host `number` sends its next packet: when its
- * interface is free. Does nothing if one is scheduled or no queue pair is
- * ready. */
-static void schedule_host(lhi_packet_sim *sim, uint32_t number)
+/* Checks whether a port has nothing to send and is not paused. */
+static bool is_idle(const lhi_buffered_port *port)
+{
+    return !port->has_event && !port->is_paused && port->waiting.count == 0;
+}
+
+void lhi_sender_schedule_host(lhi_packet_sim *sim, uint32_t number)
 {
     lhi_host *host = &sim->hosts[number];
     uint64_t free_ps = sim->ports[host->port].free_ps;
-    if (host->has_event || host->first == LH_NONE)
+    if (host->has_event || host->first == LH_NONE ||
+        (sim->buffered && !is_idle(&sim->buffered[host->port])))
         return;
     host->has_event = true;
     lhi_packet_sim_schedule(sim, free_ps > sim->now_ps ? free_ps : sim->now_ps,
@@ -116,7 +120,7 @@ void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair)
     else
         sim->pairs[host->last].next_ready = number;
     host->last = number;
-    schedule_host(sim, pair->from);
+    lhi_sender_schedule_host(sim, pair->from);
 }
 
 /* --- posting --- */
@@ -248,7 +252,7 @@ static void send_next(lhi_packet_sim *sim, lhi_pair *pair)
     pair->sent_ps = sim->now_ps;
     pair->allowed_ps =
         sim->now_ps + lhi_control_send(sim, &pair->control, packet.bytes);
-    lhi_packet_sim_forward(sim, pair->from, &packet);
+    lhi_packet_sim_forward(sim, pair->from, LH_NONE, &packet);
     start_timer(sim, pair);
 }
 
@@ -266,7 +270,7 @@ void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t number)
         lhi_sender_wake(sim, pair);
         break;
     }
-    schedule_host(sim, number);
+    lhi_sender_schedule_host(sim, number);
 }
 
 /* --- acknowledgements --- */

@@ -11,6 +11,14 @@
 
 /* --- run --- */
 
+/* Lets the host send, if port `number` is a host's and idle. */
+static void wake_host(lhi_packet_sim *sim, uint32_t number)
+{
+    uint32_t from = sim->ports[number].spec->from;
+    if (from < sim->o->fabric->n_hosts)
+        lhi_sender_schedule_host(sim, from);
+}
+
 /* Processes the first packet's arrival on port `number`'s link: forwards it at
  * a switch, or passes it to the receiver or sender at a host. */
 static void arrive(lhi_packet_sim *sim, uint32_t number)
@@ -25,8 +33,11 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
     else
         lhi_packet_sim_pop(sim);
     uint32_t node = port->spec->to;
-    if (node >= sim->o->fabric->n_hosts)
-        lhi_packet_sim_forward(sim, node, &packet);
+    if (packet.kind >= LHI_PACKET_PAUSE) {
+        lhi_buffers_receive_pause(sim, number, &packet);
+        wake_host(sim, number ^ 1);
+    } else if (node >= sim->o->fabric->n_hosts)
+        lhi_packet_sim_forward(sim, node, number, &packet);
     else if (packet.kind == LHI_PACKET_DATA)
         lhi_receiver_receive(sim, &sim->pairs[packet.pair], &packet);
     else
@@ -34,7 +45,7 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
 }
 
 /* Processes the simulation's earliest event; its source number gives the kind:
- * packet arrival, host, timers or message start. */
+ * packet arrival, host, timers, message start or transmission. */
 static void process(lhi_packet_sim *sim)
 {
     const lhi_packet_event e = sim->heap[0];
@@ -56,8 +67,11 @@ static void process(lhi_packet_sim *sim)
         lhi_pair *pair = &sim->pairs[e.source - sim->pace_source];
         pair->is_paced = false;
         lhi_sender_wake(sim, pair);
-    } else {
+    } else if (e.source < sim->buffer_source) {
         lhi_packet_sim_post_message(sim, e.source - sim->message_source);
+    } else {
+        lhi_buffers_run_port(sim, e.source - sim->buffer_source);
+        wake_host(sim, e.source - sim->buffer_source);
     }
 }
 
@@ -122,14 +136,15 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     sim->reorder_source = sim->timer_source + o->n_pairs;
     sim->pace_source = sim->reorder_source + o->n_pairs;
     sim->message_source = sim->pace_source + o->n_pairs;
+    sim->buffer_source = sim->message_source + o->n_messages;
     sim->ports = LHI_NEW(mem, lhi_port, f->n_ports);
     sim->hosts = LHI_NEW(mem, lhi_host, f->n_hosts);
     sim->pairs = LHI_NEW(mem, lhi_pair, o->n_pairs);
     sim->messages = LHI_NEW(mem, lhi_message_state, o->n_messages);
     sim->spraying = LHI_NEW(mem, lhi_random, f->n_nodes);
     /* At most one event of each source. */
-    sim->heap = LHI_NEW(mem, lhi_packet_event,
-                        (size_t)sim->message_source + o->n_messages);
+    sim->heap =
+        LHI_NEW(mem, lhi_packet_event, (size_t)sim->buffer_source + f->n_ports);
     if (!sim->ports || !sim->hosts || !sim->pairs || !sim->messages ||
         !sim->spraying || !sim->heap)
         return lhi_fail_nomem(err);
@@ -155,7 +170,7 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
         sim->messages[i].n_required = o->messages[i].n_required;
         sim->messages[i].n_parts = o->messages[i].queue_pairs;
     }
-    return LH_OK;
+    return lhi_buffers_begin(sim, mem, err);
 }
 
 /* Frees the ring buffers and bit sets of all ports and queue pairs. */
@@ -164,6 +179,8 @@ static void end(lhi_packet_sim *sim)
     free(sim->arrivals.items);
     for (uint32_t i = 0; sim->ports && i < sim->o->fabric->n_ports; i++)
         free(sim->ports[i].packets.items);
+    for (uint32_t i = 0; sim->buffered && i < sim->o->fabric->n_ports; i++)
+        free(sim->buffered[i].waiting.items);
     for (uint32_t i = 0; sim->pairs && i < sim->o->n_pairs; i++) {
         lhi_pair *p = &sim->pairs[i];
         free(p->parts.items);

@@ -18,8 +18,10 @@ enum {
 /* Packet kinds. */
 typedef enum lhi_packet_kind {
     LHI_PACKET_DATA,
-    LHI_PACKET_ACK, /* of packet `number` and of all below `cumulative` */
-    LHI_PACKET_NACK /* as an ack; `number` is the first that is missing */
+    LHI_PACKET_ACK,   /* of packet `number` and of all below `cumulative` */
+    LHI_PACKET_NACK,  /* as an ack; `number` is the first that is missing */
+    LHI_PACKET_PAUSE, /* of the port back; the end of its pause */
+    LHI_PACKET_RESUME
 } lhi_packet_kind;
 
 /* A packet. */
@@ -52,6 +54,26 @@ typedef struct lhi_port {
     uint64_t max_queue_ps;
     uint64_t recorded_ps; /* the record has the queue until then */
 } lhi_port;
+
+/* A packet in a switch's memory. */
+typedef struct lhi_waiting {
+    lhi_packet packet;
+    uint32_t ingress; /* port by which it came */
+} lhi_waiting;
+
+/* A port's state where switches have shared memory (buffers.c). */
+typedef struct lhi_buffered_port {
+    lhi_ring waiting; /* lhi_waiting: not yet sent */
+    uint64_t bytes;   /* of them, and of the packet being sent */
+    uint64_t busy_ps; /* sends until then */
+    uint32_t sent_bytes, sent_ingress; /* packet being sent; 0 bytes: none */
+    bool has_event;                    /* sends a packet or a pause frame */
+    bool is_paused;
+    uint64_t paused_ps; /* since then */
+    /* Incoming link of the switch at its end */
+    uint64_t held_bytes; /* memory of packets that came by this port */
+    bool has_paused;     /* the switch has told it to pause */
+} lhi_buffered_port;
 
 /* A part of a message on one queue pair: packet numbers first .. end - 1. */
 typedef struct lhi_part {
@@ -123,7 +145,8 @@ typedef struct lhi_host {
 /* An event in the heap. */
 typedef struct lhi_packet_event {
     uint64_t ps;
-    /* port, host, queue pair's timeout, reordering or pace, message */
+    /* port, host, queue pair's timeout, reordering or pace, message, port with
+     * shared memory */
     uint32_t source;
 } lhi_packet_event;
 
@@ -140,11 +163,14 @@ struct lhi_packet_sim {
     lhi_host *hosts;
     lhi_pair *pairs;
     lhi_message_state *messages;
-    lhi_random *spraying; /* of each node */
+    lhi_random *spraying;        /* of each node */
+    lhi_buffered_port *buffered; /* [port]; NULL: no shared memory */
+    /* [node]: memory in use, and memory without headroom */
+    uint64_t *used_bytes, *shared_bytes;
     lhi_packet_event *heap;
     uint32_t n_heap;
     uint32_t host_source, timer_source, reorder_source, pace_source,
-        message_source;
+        message_source, buffer_source;
     uint32_t block_packets;     /* of a redundancy block; 1: none */
     uint64_t now_ps, packet_ps; /* a full packet at the line rate */
     uint64_t reorder_ps;
@@ -186,15 +212,48 @@ void lhi_packet_sim_replace_first(lhi_packet_sim *sim, uint64_t ps,
  * port, host, queue pair or message that it belongs to; at most one event
  * per source. */
 void lhi_packet_sim_schedule(lhi_packet_sim *sim, uint64_t ps, uint32_t source);
-/* Forwards a packet from node `node` towards its destination host. Of several
+/* Forwards a packet from node `node`, to which it came by port `ingress`
+ * (LH_NONE: from the host itself), towards its destination host. Of several
  * shortest paths a hash of the queue pair (ECMP) or, with spraying, a random
  * number chooses. */
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
-                            const lhi_packet *packet);
+                            uint32_t ingress, const lhi_packet *packet);
+/* Puts a packet, with or without a congestion mark, on the link of port
+ * `number`, which sends its last byte at sent_ps: draws its loss and schedules
+ * its arrival. */
+void lhi_packet_sim_transmit(lhi_packet_sim *sim, uint32_t number,
+                             const lhi_packet *packet, bool is_marked,
+                             uint64_t sent_ps);
+/* Counts a lost or dropped packet: a data packet in *counter, an
+ * acknowledgement in the counter of lost acknowledgements. */
+void lhi_packet_sim_count_missing(lhi_packet_sim *sim, const lhi_packet *packet,
+                                  uint64_t *counter);
 
 /* Appends a copy of an item of `bytes` bytes to a ring buffer and doubles the
  * capacity if it is full; false on allocation failure. */
 bool lhi_ring_push(lhi_ring *ring, const void *item, size_t bytes);
+
+/* --- shared memory of switches --- */
+
+/* Allocates the state of shared memory if the network has it. LH_EINVAL: the
+ * headroom exceeds a switch's memory. */
+lh_status lhi_buffers_begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err);
+/* Takes memory for a packet of `bytes` bytes that came by port `ingress` and
+ * leaves by port `number`; false: the packet is dropped. Pauses the incoming
+ * link if it holds too much. Hosts have memory without limit. */
+bool lhi_buffers_admit(lhi_packet_sim *sim, uint32_t number, uint32_t ingress,
+                       uint32_t bytes);
+/* Appends an admitted packet, with or without a congestion mark, to the queue
+ * of port `number`. */
+void lhi_buffers_append(lhi_packet_sim *sim, uint32_t number, uint32_t ingress,
+                        const lhi_packet *packet, bool is_marked);
+/* Processes the end of a transmission at port `number`: releases the packet's
+ * memory and sends the next one. */
+void lhi_buffers_run_port(lhi_packet_sim *sim, uint32_t number);
+/* Processes a pause frame that arrives by port `number`: pauses the port back,
+ * or ends its pause. */
+void lhi_buffers_receive_pause(lhi_packet_sim *sim, uint32_t number,
+                               const lhi_packet *frame);
 
 /* --- sender --- */
 
@@ -208,6 +267,10 @@ void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair);
 /* Sends one packet of host `number`, from the first of its queue pairs that can
  * send, and schedules the host's next packet. */
 void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t host);
+/* Schedules the event at which host `host` sends its next packet: when its
+ * interface is free. Does nothing if one is scheduled, no queue pair is ready,
+ * or the interface, which then calls again, is paused or sends. */
+void lhi_sender_schedule_host(lhi_packet_sim *sim, uint32_t host);
 /* Processes an ack or nack at the sender: advances the window, updates
  * congestion control and round trip, finds lost packets, and lets the queue
  * pair send. */
