@@ -9,26 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Default oversubscription and latency. Section 2.1: "in the range of ~1:3 to
- * 1:8", at the lower end. */
-static const double default_oversubscription = 3;
-static const double default_latency_us = 50;
+static const double default_oversubscription = ACROSS_OVERSUBSCRIPTION;
+static const double default_latency_us = ACROSS_LATENCY_US;
 
 /* Output callback and its context. */
 typedef struct value_sink {
     across_add_value add;
     void *to;
+    const char *name; /* after a figure's number in keys; NULL: none */
 } value_sink;
 
 static void add(const value_sink *a, double value, const char *figure,
                 const char *what, double at)
 {
-    char key[64];
+    char key[64], number[24] = "";
 
     if (at > 0)
-        snprintf(key, sizeof key, "%s %s %g", figure, what, at);
-    else
-        snprintf(key, sizeof key, "%s %s", figure, what);
+        snprintf(number, sizeof number, " %g", at);
+    snprintf(key, sizeof key, "%s%s%s %s%s", figure, a->name ? " " : "",
+             a->name ? a->name : "", what, number);
     a->add(a->to, key, value);
 }
 
@@ -285,40 +284,65 @@ static void add_8k(const value_sink *a, const char *figure, uint32_t pipeline)
 
 /* ---- 100,000 GPUs: figures 6, 11 to 14, 18 to 21 ---- */
 
-static void add_100k(const value_sink *a)
+/* Growth on a topology, computed once. */
+typedef struct topology_growth {
+    const char *name;
+    growth growth;
+} topology_growth;
+
+/* Returns the growth on the topology called `name`; `known` has room for all
+ * topologies. */
+static growth find_growth(topology_growth *known, const char *name,
+                          workload (*make)(const topology *on))
+{
+    uint32_t i = 0;
+
+    while (known[i].name && strcmp(known[i].name, name) != 0)
+        i++;
+    if (!known[i].name) {
+        const topology *on = across_topology(name);
+        const workload w = make(on);
+
+        known[i] = (topology_growth){name, growth_of(&w, on)};
+    }
+    return known[i].growth;
+}
+
+void across_add_100k(across_add_value add_value, void *to, const char *name,
+                     workload (*make)(const topology *on))
 {
     static const char *const compared[][3] = {
         /* topology, reference topology, figure */
         {"A2", "A1", "11"}, {"A3", "A1", "11"}, {"B3", "B2", "11"},
         {"A4", "A1", "13"}, {"B4", "B1", "13"},
     };
+    const value_sink a = {add_value, to, name};
+    topology_growth known[8] = {{0}};
     const topology *on = across_topology("A1");
-    workload w = across_100k(on);
-    growth g = growth_of(&w, on);
+    workload w = make(on);
+    growth g = find_growth(known, "A1", make);
 
     for (double times = 1; times <= 4; times *= 2)
-        add(a,
+        add(&a,
             pipeline_to_data_ratio(&w, on, times * default_oversubscription,
                                    default_latency_us),
             "6", "times", times);
-    add(a, g.over[PIPELINE_OUT] / g.over[DATA_OUT], "11", "A1 growth PP by DP",
+    add(&a, g.over[PIPELINE_OUT] / g.over[DATA_OUT], "11", "A1 growth PP by DP",
         0);
-    add(a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
-    add(a, flat_ring_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
-    add(a, g.latency[PIPELINE_OUT], "12", "A1 PP 1000 us", 0);
+    add(&a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
+    add(&a, flat_ring_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
+    add(&a, g.latency[PIPELINE_OUT], "12", "A1 PP 1000 us", 0);
     for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
-        const topology *one = across_topology(compared[i][0]);
-        const topology *other = across_topology(compared[i][1]);
-        workload x = across_100k(one), y = across_100k(other);
-        growth p = growth_of(&x, one), q = growth_of(&y, other);
+        growth p = find_growth(known, compared[i][0], make);
+        growth q = find_growth(known, compared[i][1], make);
         bool buildings = strcmp(compared[i][2], "13") == 0;
         char what[40];
 
         snprintf(what, sizeof what, "PP %s by %s", compared[i][0],
                  compared[i][1]);
-        add(a, p.over[PIPELINE_OUT] / q.over[PIPELINE_OUT],
-            buildings ? "13" : "11", what, 0);
-        add(a, p.latency[PIPELINE_OUT] / q.latency[PIPELINE_OUT],
+        add(&a, p.over[PIPELINE_OUT] / q.over[PIPELINE_OUT], compared[i][2],
+            what, 0);
+        add(&a, p.latency[PIPELINE_OUT] / q.latency[PIPELINE_OUT],
             buildings ? "14" : "12", what, 0);
     }
 }
@@ -444,13 +468,13 @@ static void add_collectives(const value_sink *a)
 
 void across_figures(across_add_value how, void *to)
 {
-    const value_sink a = {how, to};
+    const value_sink a = {how, to, NULL};
 
     add_dense(&a);
     add_experts(&a);
     add_8k(&a, "9", 16);
     add_8k(&a, "10", 2);
-    add_100k(&a);
+    across_add_100k(how, to, NULL, across_100k);
     add_sharding(&a);
     add_schedules(&a);
     add_collectives(&a);

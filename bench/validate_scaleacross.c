@@ -3,14 +3,15 @@
  * with the paper.
  *
  *     validate-scaleacross [--check PAGE | --write PAGE | --job TOPOLOGY]
- *                          [--pipeline-out] [--quick] [FOLDER]
+ *                          [--pipeline-out] [--only PART] [FOLDER]
  *
  * FOLDER contains scaleacross/findings.csv (default bench/data). Every figure
  * is a ratio between iteration times of job files that the planner or the
  * simulator reads. --job prints the job of a topology in table 3, A1 to B4,
  * with data parallelism between the buildings or, with --pipeline-out,
- * pipelines. --quick skips the figures that search for layouts, which take
- * minutes; with --write their part of the page stays as it is. --write writes
+ * pipelines. --only computes one part of the page: figures, short (100,000 GPUs
+ * with short sequences) or searches (for layouts, which take minutes); with
+ * --write the other parts stay as they are. --write writes
  * the results to PAGE (docs/papers/scaleacross-figures.md), between lines that
  * begin with "<!-- validate-scaleacross"; --check fails if the numbers in PAGE
  * differ. */
@@ -24,12 +25,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 128, FIRST_SEARCHED = 23 };
+enum { MOST_VALUES = 192, FIRST_SEARCHED = 23 };
 
-/* Checks whether a row's value comes from a search. */
-static bool is_searched(const char *key)
+/* Parts of the page with a table of claims. */
+typedef enum part { FIGURES, SHORT, SEARCHES, N_PARTS } part;
+
+static const char *const part_names[] = {"figures", "short", "searches"};
+
+/* Returns the part of a row. */
+static part part_of(const char *key)
 {
-    return atoi(key) >= FIRST_SEARCHED || strstr(key, " best microbatches");
+    if (strstr(key, " short "))
+        return SHORT;
+    return atoi(key) >= FIRST_SEARCHED || strstr(key, " best microbatches")
+               ? SEARCHES
+               : FIGURES;
 }
 
 /* Computed values by key. */
@@ -74,13 +84,15 @@ static score_row finding_of(const table *t, uint32_t row, double value)
 /* Returns how a row's value was computed. */
 static const char *run_of(const char *key)
 {
-    if (is_searched(key))
+    if (part_of(key) == SEARCHES)
         return "job, planned";
+    if (part_of(key) == SHORT && atoi(key) >= 18)
+        return "packets, simulated";
     return atoi(key) == 17 ? "formula" : "job, simulated";
 }
 
-/* Prints the rows whose figures come from a search, or the others. */
-static bool print_part(const table *t, const computed *all, bool searched,
+/* Prints a part's rows. */
+static bool print_part(const table *t, const computed *all, part which,
                        FILE *to)
 {
     score sum = {0};
@@ -96,7 +108,7 @@ static bool print_part(const table *t, const computed *all, bool searched,
         char where[32];
         double value;
 
-        if (is_searched(key) != searched)
+        if (part_of(key) != which)
             continue;
         if (!score_parse(table_text(t, i, "class"), &l.as)) {
             fprintf(stderr,
@@ -143,39 +155,52 @@ static bool update_table(const char *name, void (*print)(FILE *to), double give,
     return finish_part(name, on->page, on->write, give, made, ok);
 }
 
-static bool update_part(const table *t, const computed *all, bool searched,
+static bool update_part(const table *t, const computed *all, part which,
                         const char *page, bool write)
 {
     char *made = NULL;
     size_t len = 0;
     FILE *to = page ? open_memstream(&made, &len) : stdout;
-    bool ok = to && print_part(t, all, searched, to);
+    bool ok = to && print_part(t, all, which, to);
+    char name[40];
 
     if (!page)
         return ok;
     if (to && fclose(to) != 0)
         ok = false;
     /* A better search changes ratios slightly: tolerate 2 points. */
-    return finish_part(searched ? "validate-scaleacross searches"
-                                : "validate-scaleacross figures",
-                       page, write, searched ? 2 : 0.005, made, ok);
+    snprintf(name, sizeof name, "validate-scaleacross %s", part_names[which]);
+    return finish_part(name, page, write, which == SEARCHES ? 2 : 0.005, made,
+                       ok);
 }
 
 /* Parsed command line. */
 typedef struct arguments {
     page_arguments on;
     const char *job;
-    bool quick, pipeline_out;
+    bool pipeline_out;
+    bool parts[N_PARTS]; /* computed */
 } arguments;
+
+static bool has_part(const char *name)
+{
+    for (int k = 0; k < N_PARTS; k++)
+        if (!strcmp(name, part_names[k]))
+            return true;
+    return false;
+}
 
 static bool read_arguments(int argc, char **argv, arguments *a)
 {
-    *a = (arguments){.on = {.folder = "bench/data"}};
+    *a = (arguments){.on = {.folder = "bench/data"},
+                     .parts = {true, true, true}};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
 
-        if (!strcmp(argv[i], "--quick")) {
-            a->quick = true;
+        if (!strcmp(argv[i], "--only") && more && has_part(argv[i + 1])) {
+            i++;
+            for (int k = 0; k < N_PARTS; k++)
+                a->parts[k] = !strcmp(argv[i], part_names[k]);
         } else if (!strcmp(argv[i], "--pipeline-out")) {
             a->pipeline_out = true;
         } else if (!strcmp(argv[i], "--job") && more) {
@@ -183,7 +208,7 @@ static bool read_arguments(int argc, char **argv, arguments *a)
         } else if (!page_argument(argc, argv, &i, &a->on)) {
             fprintf(stderr, "usage: validate-scaleacross [--check PAGE | "
                             "--write PAGE | --job TOPOLOGY] [--pipeline-out] "
-                            "[--quick] [FOLDER]\n");
+                            "[--only figures|short|searches] [FOLDER]\n");
             return false;
         }
     }
@@ -228,16 +253,23 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "%s/scaleacross", a.on.folder);
     if (!table_read(folder, "findings.csv", &t))
         return 1;
-    across_figures(store_value, &all);
-    ok = update_table("validate-scaleacross readings", across_print_readings,
-                      0.005, &a.on);
-    ok = update_part(&t, &all, false, a.on.page, a.on.write) && ok;
-    if (!a.quick) {
+    ok = true;
+    if (a.parts[FIGURES]) {
+        across_figures(store_value, &all);
+        ok = update_table("validate-scaleacross readings",
+                          across_print_readings, 0.005, &a.on);
+        ok = update_part(&t, &all, FIGURES, a.on.page, a.on.write) && ok;
+    }
+    if (a.parts[SHORT]) {
+        across_short_figures(store_value, &all);
+        ok = update_part(&t, &all, SHORT, a.on.page, a.on.write) && ok;
+    }
+    if (a.parts[SEARCHES]) {
         ok = update_table("validate-scaleacross batches", across_print_batches,
                           0.05, &a.on) &&
              ok;
         across_searches(store_value, &all);
-        ok = update_part(&t, &all, true, a.on.page, a.on.write) && ok;
+        ok = update_part(&t, &all, SEARCHES, a.on.page, a.on.write) && ok;
     }
     table_fini(&t);
     return !ok;
