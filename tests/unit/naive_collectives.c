@@ -188,7 +188,7 @@ bool naive_enter_piece(world *w)
 {
     for (uint32_t d = 0; d < w->out->n_devices; d++) {
         sharer *s = &w->sharers[d];
-        if (s->waits || s->at == s->count || s->free_ns > w->now)
+        if (s->waits || s->moves || s->at == s->count || s->free_ns > w->now)
             continue;
         s->waits = true;
         s->entry = w->n_entries++;
@@ -211,10 +211,24 @@ static void end_collective(world *w, sharer *s)
     s->piece = 0;
 }
 
+/* Returns the length of a device's next piece; *n: the number of pieces. */
+static int64_t get_piece(const world *w, const sharer *s, uint32_t *n)
+{
+    int64_t whole = s->whole_ns[s->at];
+    int64_t longest = lhi_pipeline_dp_piece_ns(w->p);
+    *n = 1;
+    while (longest > 0 && *n * longest < whole)
+        ++*n;
+    lh_pass part = {.part = (uint16_t)s->piece, .n_parts = (uint16_t)*n};
+    return naive_part_of(whole, &part);
+}
+
 bool naive_send_piece(world *w)
 {
     sharer *first = NULL;
-    int64_t begin_ns = 0, longest = lhi_pipeline_dp_piece_ns(w->p);
+    int64_t begin_ns = 0;
+    if (naive_shares_rates(w))
+        return false;
     for (uint32_t d = 0; d < w->out->n_devices; d++) {
         sharer *s = &w->sharers[d];
         int64_t free_ns = w->now;
@@ -230,18 +244,167 @@ bool naive_send_piece(world *w)
     }
     if (!first)
         return false;
-    int64_t whole = first->whole_ns[first->at];
-    uint32_t n = 1;
-    while (longest > 0 && n * longest < whole)
-        n++;
-    lh_pass part = {.part = (uint16_t)first->piece, .n_parts = (uint16_t)n};
+    uint32_t n;
+    int64_t piece_ns = get_piece(w, first, &n);
     if (first->piece == 0)
         w->out->collectives[first->queue[first->at]].depart_ns = begin_ns;
     first->waits = false;
-    first->free_ns = begin_ns + naive_part_of(whole, &part);
+    first->free_ns = begin_ns + piece_ns;
     for (uint32_t i = 0; i < first->n_wires; i++)
         w->wires[first->wires[i]].free_ns = first->free_ns;
     if (++first->piece == n)
         end_collective(w, first);
     return true;
+}
+
+/* --- links shared by rate ------------------------------------------------- */
+
+bool naive_shares_rates(const world *w)
+{
+    return lhi_pipeline_dp_priority(w->p) == LH_DP_FAIR;
+}
+
+static bool uses(const world *w, const sharer *s, const lh_link *link)
+{
+    for (uint32_t i = 0; i < s->n_wires; i++)
+        if (strcmp(w->wires[s->wires[i]].name, link->name) == 0)
+            return true;
+    return false;
+}
+
+static bool meet(const sharer *a, const sharer *b)
+{
+    for (uint32_t i = 0; i < a->n_wires; i++)
+        for (uint32_t k = 0; k < b->n_wires; k++)
+            if (a->wires[i] == b->wires[k])
+                return true;
+    return false;
+}
+
+static bool end_message(world *w, item *it)
+{
+    if (!it->moves || it->halves > 0)
+        return false;
+    it->moves = false;
+    it->departed = true;
+    it->sent_ns = w->now;
+    it->arrive_ns = w->now + it->link->latency_ns;
+    return true;
+}
+
+/* A message begins if no earlier one is left on its link. */
+static bool begin_message(world *w, item *it)
+{
+    if (it->turn == 0 || it->moves || it->departed)
+        return false;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        const item *x = &w->items[i];
+        if (x->turn > 0 && x->turn < it->turn && !x->departed &&
+            strcmp(x->link->name, it->link->name) == 0)
+            return false;
+    }
+    it->moves = true;
+    it->depart_ns = w->now;
+    it->halves = 2 * it->link->transfer_ns;
+    return true;
+}
+
+static bool end_piece(world *w, sharer *s)
+{
+    uint32_t n;
+    if (!s->moves || s->halves > 0)
+        return false;
+    s->moves = false;
+    s->free_ns = w->now;
+    get_piece(w, s, &n);
+    if (++s->piece == n)
+        end_collective(w, s);
+    return true;
+}
+
+/* A piece begins if no other moves, and no earlier one waits, on its links. */
+static bool begin_piece(world *w, sharer *s)
+{
+    uint32_t n;
+    if (!s->waits)
+        return false;
+    for (uint32_t d = 0; d < w->out->n_devices; d++) {
+        const sharer *x = &w->sharers[d];
+        if (x != s && meet(x, s) &&
+            (x->moves || (x->waits && x->entry < s->entry)))
+            return false;
+    }
+    s->waits = false;
+    s->moves = true;
+    s->halves = 2 * get_piece(w, s, &n);
+    if (s->piece == 0)
+        w->out->collectives[s->queue[s->at]].depart_ns = w->now;
+    return true;
+}
+
+bool naive_move(world *w)
+{
+    bool any = false;
+    if (!naive_shares_rates(w))
+        return false;
+    for (uint32_t i = 0; i < w->n_items; i++)
+        any |= end_message(w, &w->items[i]);
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        any |= end_piece(w, &w->sharers[d]);
+    for (uint32_t i = 0; i < w->n_items; i++)
+        any |= begin_message(w, &w->items[i]);
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        any |= begin_piece(w, &w->sharers[d]);
+    return any;
+}
+
+static int64_t item_rate(const world *w, const item *it)
+{
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        if (w->sharers[d].moves && uses(w, &w->sharers[d], it->link))
+            return 1;
+    return 2;
+}
+
+static int64_t piece_rate(const world *w, const sharer *s)
+{
+    for (uint32_t i = 0; i < w->n_items; i++)
+        if (w->items[i].moves && uses(w, s, w->items[i].link))
+            return 1;
+    return 2;
+}
+
+/* Returns the end of a transfer with `halves` left at this rate, if that is
+ * before next_ns. */
+static int64_t end_of(const world *w, int64_t halves, int64_t rate,
+                      int64_t next_ns)
+{
+    int64_t end_ns = w->now + halves / rate;
+    while ((end_ns - w->now) * rate < halves)
+        end_ns++;
+    return end_ns < next_ns ? end_ns : next_ns;
+}
+
+int64_t naive_advance(world *w, int64_t next_ns)
+{
+    int64_t end_ns = next_ns;
+    for (uint32_t i = 0; i < w->n_items; i++)
+        if (w->items[i].moves)
+            end_ns = end_of(w, w->items[i].halves, item_rate(w, &w->items[i]),
+                            end_ns);
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        if (w->sharers[d].moves)
+            end_ns = end_of(w, w->sharers[d].halves,
+                            piece_rate(w, &w->sharers[d]), end_ns);
+    if (end_ns == NEVER)
+        return NEVER;
+    for (uint32_t i = 0; i < w->n_items; i++)
+        if (w->items[i].moves)
+            w->items[i].halves -=
+                (end_ns - w->now) * item_rate(w, &w->items[i]);
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        if (w->sharers[d].moves)
+            w->sharers[d].halves -=
+                (end_ns - w->now) * piece_rate(w, &w->sharers[d]);
+    return end_ns;
 }

@@ -316,13 +316,16 @@ static bool start_passes(world *w)
 
 static void depart(world *w, wire *on, item *it)
 {
+    if (naive_shares_rates(w)) {
+        it->turn = ++w->n_turns;
+        return;
+    }
     it->departed = true;
     it->depart_ns = it->ready_ns;
     if (on->free_ns > it->depart_ns)
         it->depart_ns = on->free_ns;
     it->sent_ns = on->free_ns = it->depart_ns + it->link->transfer_ns;
     it->arrive_ns = it->sent_ns + it->link->latency_ns;
-    (void)w;
 }
 
 static item *find(const world *w, const lh_pass *pass)
@@ -378,7 +381,8 @@ static void settle(world *w, bool *entered)
     bool any;
     do {
         do {
-            any = end_passes(w);
+            any = naive_move(w);
+            any |= end_passes(w);
             any |= go_on(w);
             any |= make_ready(w);
             any |= start_passes(w);
@@ -393,7 +397,7 @@ static void settle(world *w, bool *entered)
 }
 
 /* Returns the next time at which anything can change. */
-static int64_t next_moment(const world *w)
+static int64_t next_moment(world *w)
 {
     int64_t next = NEVER;
     for (uint32_t i = 0; i < w->n_items; i++) {
@@ -417,7 +421,7 @@ static int64_t next_moment(const world *w)
     for (uint32_t i = 0; i < w->n_wires; i++)
         if (w->wires[i].free_ns > w->now && w->wires[i].free_ns < next)
             next = w->wires[i].free_ns;
-    return next;
+    return naive_advance(w, next);
 }
 
 /* --- result --------------------------------------------------------------- */

@@ -28,6 +28,11 @@ typedef struct item {
     bool travels, delegated, issued, posted, ready, departed;
     const lh_link *link; /* NULL: there is none */
     uint64_t nth;        /* messages issued before it */
+    /* On links shared by rate: place in the order of entry, from 1; half ns of
+     * link time that remain. */
+    uint64_t turn;
+    bool moves;
+    int64_t halves;
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
 } item;
 
@@ -50,6 +55,8 @@ typedef struct sharer {
     int64_t free_ns; /* its last piece is sent then */
     bool waits;
     uint64_t entry;
+    bool moves; /* only on links shared by rate; as for an item */
+    int64_t halves;
 } sharer;
 
 /* The simulation's state. */
@@ -67,7 +74,7 @@ typedef struct world {
     bool *gathers;        /* [chunk]: its all-gather is issued */
     bool *due;            /* [chunk]: its reduce-scatter starts now */
     sharer *sharers;      /* [device] */
-    uint64_t n_entries;
+    uint64_t n_entries, n_turns;
     uint64_t n_issued;
     int64_t now;
     naive_result *out;
@@ -107,5 +114,13 @@ bool naive_enter_piece(world *w);
 /* Sends one piece: of those that wait, the first that may occupy its links.
  * Returns whether there is one. */
 bool naive_send_piece(world *w);
+/* Checks whether messages and pieces share links by rate. */
+bool naive_shares_rates(const world *w);
+/* Ends and begins transfers that share links by rate, at the current time;
+ * returns whether there is one. */
+bool naive_move(world *w);
+/* Moves such transfers from the current time on until one of them ends, at most
+ * to next_ns; returns the time. */
+int64_t naive_advance(world *w, int64_t next_ns);
 
 #endif

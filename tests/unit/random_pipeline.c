@@ -430,7 +430,7 @@ lh_pipeline *sharing_pipeline(rng *r, const lh_pipeline *p)
     }
     if (rng_chance(r, 50))
         c.desc.dp_piece_ns = longest / (1 + rng_below(r, 9)) + 1;
-    c.desc.dp_priority = rng_chance(r, 50) ? LH_DP_FIFO : LH_DP_PIPELINE_FIRST;
+    c.desc.dp_priority = (lh_dp_priority)rng_below(r, LH_DP_FAIR + 1);
     lh_pipeline *out = make_copy(&c);
     free(names);
     free(pairs);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel communication on links with messages: times computed by hand,
  * errors, and the text form. */
+#include "schedule/simulator/timeline.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -126,17 +127,23 @@ static void worked_numbers(void)
          "  priority: pipeline-first\n"
          "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: wan}]\n",
          18, 22, 40, 129},
+        {"  priority: fair\n"
+         "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: wan}]\n",
+         10, 20, 40, 129},
+        {"  piece: 9\n"
+         "  priority: fair\n"
+         "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: wan}]\n",
+         10, 20, 40, 129},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check_row(&rows[i]);
 }
 
-/* The reduce-scatter of device 1 occupies `wan` and `back`. The last gradient
- * enters `back` at the same time, 79, and leaves first, until 83. */
-static void several_links(void)
+/* Checks the times of the only collective, in seconds. */
+static void check_collective(const char *data_parallel, int64_t ready_s,
+                             int64_t depart_s, int64_t arrive_s)
 {
-    lh_pipeline *p = parse("  - {chunk: 1, reduce_scatter: 20, latency: 5, "
-                           "link: wan + back}\n");
+    lh_pipeline *p = parse(data_parallel);
     lh_schedule *s = NULL;
     lh_timeline *t = NULL;
     lh_error err = {0};
@@ -145,12 +152,26 @@ static void several_links(void)
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     const lh_collective *c = lh_timeline_collectives(t, &n);
     CHECK_INT(n, 1);
-    CHECK_INT(c[0].ready_ns, (int64_t)79 * SECOND);
-    CHECK_INT(c[0].depart_ns, (int64_t)83 * SECOND);
-    CHECK_INT(c[0].arrive_ns, (int64_t)108 * SECOND);
+    CHECK_INT(c[0].ready_ns, ready_s * SECOND);
+    CHECK_INT(c[0].depart_ns, depart_s * SECOND);
+    CHECK_INT(c[0].arrive_ns, arrive_s * SECOND);
     lh_timeline_free(t);
     lh_schedule_free(s);
     lh_pipeline_free(p);
+}
+
+/* The reduce-scatter of device 1 occupies `wan` and `back`. The last gradient
+ * enters `back` at the same time, 79, and leaves first, until 83. If both share
+ * the rate, the reduce-scatter has half of it until 87. */
+static void several_links(void)
+{
+    check_collective("  - {chunk: 1, reduce_scatter: 20, latency: 5, "
+                     "link: wan + back}\n",
+                     79, 83, 108);
+    check_collective("  priority: fair\n"
+                     "  chunks: [{chunk: 1, reduce_scatter: 20, latency: 5, "
+                     "link: wan + back}]\n",
+                     79, 79, 108);
 }
 
 static void errors(void)
@@ -165,7 +186,7 @@ static void errors(void)
     rejects("  piece: 0\n"
             "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
             "p:12: data_parallel.piece:");
-    rejects("  priority: fair\n"
+    rejects("  priority: even\n"
             "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
             "p:12: data_parallel.priority:");
     rejects("  piece: 0.0001\n"
@@ -205,6 +226,35 @@ static void text_form(void)
     lh_text_free(text);
     lh_text_free(copy);
     lh_pipeline_free(again);
+    lh_pipeline_free(p);
+}
+
+static lh_status receive_nothing(void *context, int64_t until_ns,
+                                 uint32_t *number, int64_t *arrive_ns,
+                                 lh_error *err)
+{
+    (void)context, (void)until_ns, (void)arrive_ns, (void)err;
+    *number = LH_NONE;
+    return LH_OK;
+}
+
+/* A simulated network does not deliver messages on links shared by rate. */
+static void networks(void)
+{
+    static const bool carries[2];
+    const lhi_sim_network network = {.carries = carries,
+                                     .receive = receive_nothing};
+    lh_pipeline *p =
+        parse("  priority: fair\n"
+              "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n");
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_INT(lhi_simulate_with_network(p, s, NULL, &network, &t, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "use 'priority: fifo'");
+    lh_schedule_free(s);
     lh_pipeline_free(p);
 }
 
@@ -291,6 +341,7 @@ int main(void)
     RUN(errors);
     RUN(most_pieces);
     RUN(text_form);
+    RUN(networks);
     RUN(timed_devices);
     RUN(jitter);
     RUN(events);

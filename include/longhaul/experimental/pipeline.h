@@ -82,6 +82,7 @@ typedef struct lh_dp_op {
 typedef enum lh_dp_priority {
     LH_DP_FIFO,           /* first in, first out */
     LH_DP_PIPELINE_FIRST, /* waiting messages precede waiting pieces */
+    LH_DP_FAIR,           /* a message and a piece share the rate equally */
 } lh_dp_priority;
 
 /* A link that carries messages from device `from` to device `to`. */

@@ -13,7 +13,8 @@ enum { MAX_PIECES = 65536, MAX_ALL_PIECES = 1 << 24 };
     "gives too many pieces: at most 65536 of one communication and 16777216 "  \
     "together are allowed; use a longer piece"
 
-const char *const lhi_dp_priority_names[] = {"fifo", "pipeline-first", NULL};
+const char *const lhi_dp_priority_names[] = {"fifo", "pipeline-first", "fair",
+                                             NULL};
 
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
 {
@@ -114,7 +115,7 @@ lh_status lhi_pipeline_find_shared_links(lh_pipeline *p,
 {
     p->dp_piece_ns = desc->dp_piece_ns;
     p->dp_priority = desc->dp_priority;
-    if ((unsigned)p->dp_priority > LH_DP_PIPELINE_FIRST)
+    if ((unsigned)p->dp_priority > LH_DP_FAIR)
         return lhi_fail(err, LH_EINPUT,
                         "pipeline: data_parallel.priority: unknown value %d",
                         (int)p->dp_priority);

@@ -88,3 +88,46 @@ void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
 {
     launch_copies(c, device, i, false, now);
 }
+
+/* Determines which activations on device d are moved to host memory, and the
+ * device's copies[] by position in its order. `rests`: scratch, a flag per
+ * chunk and microbatch. */
+static void find_device_copies(const lh_pipeline *p, const lh_schedule *s,
+                               uint32_t d, int64_t host_copy_ns, bool *rests,
+                               int64_t *copies)
+{
+    int64_t held = 0, limit = lh_pipeline_device_limit(p, d);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        held += p->chunks[c].device == d ? p->chunks[c].mem_static : 0;
+    for (uint32_t i = 0; i < s->counts[d]; i++) {
+        const lh_pass *pass = &s->orders[d][i];
+        const lh_chunk *c = &p->chunks[pass->chunk];
+        bool *is =
+            &rests[(size_t)pass->chunk * p->n_microbatches + pass->microbatch];
+        if (pass->kind != LH_F && pass->kind != LH_W && *is) {
+            copies[i] = host_copy_ns;
+            held += c->mem_f;
+            *is = false;
+        }
+        held += lhi_pass_memory_change(c, pass);
+        if (pass->kind == LH_F && c->mem_f > 0 && held > limit) {
+            copies[i] = host_copy_ns;
+            held -= c->mem_f;
+            *is = true;
+        }
+    }
+}
+
+lh_status lhi_find_host_copies(const lh_pipeline *p, const lh_schedule *s,
+                               int64_t host_copy_ns, const size_t *offsets,
+                               lhi_arena *mem, int64_t **out, lh_error *err)
+{
+    int64_t *copies = LHI_NEW(mem, int64_t, offsets[p->n_devices]);
+    bool *rests = LHI_NEW(mem, bool, (size_t)p->n_chunks * p->n_microbatches);
+    if (!copies || !rests)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        find_device_copies(p, s, d, host_copy_ns, rests, copies + offsets[d]);
+    *out = copies;
+    return LH_OK;
+}

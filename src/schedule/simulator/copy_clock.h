@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models activation offloading: when activations leave their devices and
- * return. Each device has one copy stream that carries one copy at a time, in
- * launch order (schedule/pipeline/offload.h). The simulator reports each pass's
- * start and end, in the device's order, and queries when a pass may start. */
+ * return, and the copies to host memory that lengthen passes. Each device has
+ * one copy stream that carries one copy at a time, in launch order
+ * (schedule/pipeline/offload.h). The simulator reports each pass's start and
+ * end, in the device's order, and queries when a pass may start. */
 #ifndef LHI_SCHEDULE_SIMULATOR_COPY_CLOCK_H
 #define LHI_SCHEDULE_SIMULATOR_COPY_CLOCK_H
 
@@ -43,5 +44,14 @@ void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
  * of the device, which ended at time `now` (ns). */
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                            int64_t now);
+
+/* Finds the activations that are moved to host memory, those of an F that
+ * exceeds its device's own limit. They depend only on the devices' orders.
+ * *out: host_copy_ns for every pass that copies, 0 for the others, by
+ * offsets[d] + position, in `mem`. */
+lh_status lhi_find_host_copies(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule,
+                               int64_t host_copy_ns, const size_t *offsets,
+                               lhi_arena *mem, int64_t **out, lh_error *err);
 
 #endif

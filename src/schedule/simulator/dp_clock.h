@@ -16,8 +16,9 @@
 /* One piece of a data-parallel communication on shared links. */
 typedef struct lhi_dp_piece {
     uint32_t collective; /* index in the timeline */
-    uint32_t n_messages; /* messages in the timeline that departed before it */
+    uint32_t n_messages; /* messages in the timeline that entered before it */
     int64_t ready_ns, depart_ns, sent_ns;
+    int64_t transfer_ns; /* at the links' full rate */
 } lhi_dp_piece;
 
 /* The communication of a device that shares links with messages: launched
@@ -45,13 +46,15 @@ typedef struct lhi_dp_clock {
     int64_t *ready_ns;      /* per point: latest arrival of launched ones */
     lh_collective *sent;    /* 2 n_chunks + n_dp_ops; NULL: not recorded */
     uint32_t n_sent;
-    /* Only with shared links; `sent` is then required. */
-    lhi_dp_stream *streams;  /* per device; NULL: no device shares a link */
-    uint32_t *next_launched; /* per collective: the stream's next one */
-    uint32_t *requests;      /* devices with a new piece; n_requests */
+    /* Only with shared links; `sent` and `n_messages` are then required. */
+    const uint32_t *n_messages; /* of the timeline so far */
+    lhi_dp_stream *streams;     /* per device; NULL: no device shares a link */
+    uint32_t *next_launched;    /* per collective: the stream's next one */
+    uint32_t *requests;         /* devices with a new piece; n_requests */
     uint32_t n_requests;
     uint64_t n_entries;
-    lhi_dp_piece *pieces; /* all pieces, in departure order */
+    lhi_dp_piece *pieces; /* all pieces, in departure order; with the priority
+                           * `fair` in order of their ends */
     uint32_t n_pieces;
 } lhi_dp_clock;
 
@@ -66,6 +69,14 @@ uint32_t lhi_dp_clock_take_request(lhi_dp_clock *clock, int64_t *ready_ns);
 bool lhi_dp_clock_offer_piece(lhi_dp_clock *clock, uint32_t device,
                               int64_t *free_ns, int64_t now, int64_t *again_ns,
                               uint64_t *entry);
+
+/* Returns the time in ns for which the next piece (collective slice) of a
+ * device occupies its links at their full rate. */
+int64_t lhi_dp_clock_get_piece_ns(const lhi_dp_clock *clock, uint32_t device);
+/* Records the transfer of a device's next piece (collective slice), and
+ * requests the device's next one. */
+void lhi_dp_clock_record_piece(lhi_dp_clock *clock, uint32_t device,
+                               int64_t depart_ns, int64_t sent_ns);
 
 /* Initialises the clock of data-parallel collectives, the simulator's model of
  * when they run; all its memory belongs to `mem`. */

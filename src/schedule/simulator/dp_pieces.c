@@ -127,6 +127,29 @@ static void finish_collective(lhi_dp_clock *c, uint32_t d, int64_t sent_ns)
         request(c, d, lhi_max_int64(c->sent[s->head].ready_ns, sent_ns));
 }
 
+int64_t lhi_dp_clock_get_piece_ns(const lhi_dp_clock *c, uint32_t device)
+{
+    const lhi_dp_stream *s = &c->streams[device];
+    int64_t whole = get_transfer(c, &c->sent[s->head]);
+    return lhi_split_evenly(whole, s->piece, lhi_count_pieces(c->p, whole));
+}
+
+void lhi_dp_clock_record_piece(lhi_dp_clock *c, uint32_t device,
+                               int64_t depart_ns, int64_t sent_ns)
+{
+    lhi_dp_stream *s = &c->streams[device];
+    int64_t whole = get_transfer(c, &c->sent[s->head]);
+    if (s->piece == 0)
+        s->depart_ns = depart_ns;
+    c->pieces[c->n_pieces++] = (lhi_dp_piece){
+        s->head,   *c->n_messages, s->ready_ns,
+        depart_ns, sent_ns,        lhi_dp_clock_get_piece_ns(c, device)};
+    if (++s->piece == lhi_count_pieces(c->p, whole))
+        finish_collective(c, device, sent_ns);
+    else
+        request(c, device, sent_ns);
+}
+
 /* Sends the next piece (collective slice) of device d at depart_ns, when its
  * links are free. Updates free_ns[], the time from which each link resource is
  * free. */
@@ -134,20 +157,10 @@ static void send_piece(lhi_dp_clock *c, uint32_t d, int64_t *free_ns,
                        int64_t depart_ns)
 {
     const lh_pipeline *p = c->p;
-    lhi_dp_stream *s = &c->streams[d];
-    int64_t whole = get_transfer(c, &c->sent[s->head]);
-    uint32_t n = lhi_count_pieces(p, whole);
-    int64_t sent_ns = depart_ns + lhi_split_evenly(whole, s->piece, n);
+    int64_t sent_ns = depart_ns + lhi_dp_clock_get_piece_ns(c, d);
     for (uint32_t i = p->shared_at[d]; i < p->shared_at[d + 1]; i++)
         free_ns[p->shared[i]] = sent_ns;
-    if (s->piece == 0)
-        s->depart_ns = depart_ns;
-    c->pieces[c->n_pieces++] =
-        (lhi_dp_piece){s->head, 0, s->ready_ns, depart_ns, sent_ns};
-    if (++s->piece == n)
-        finish_collective(c, d, sent_ns);
-    else
-        request(c, d, sent_ns);
+    lhi_dp_clock_record_piece(c, d, depart_ns, sent_ns);
 }
 
 bool lhi_dp_clock_offer_piece(lhi_dp_clock *c, uint32_t d, int64_t *free_ns,

@@ -13,6 +13,9 @@
  *           by order of entry (priority: pipeline-first)
  *     PIECE a data-parallel piece enters shared links
  *
+ * On links shared by rate (priority: fair) transfers end before all events of
+ * the same time.
+ *
  * All messages that enter at time t are determined before any enters, so FIFO
  * with ties to the lower sending device is exact even if passes take no time.
  *
@@ -22,13 +25,13 @@
  */
 #include "schedule/simulator/copy_clock.h"
 #include "schedule/simulator/dp_clock.h"
+#include "schedule/simulator/fair_links.h"
 #include "schedule/simulator/link_orders.h"
 #include "schedule/simulator/timeline.h"
 
 #include "base/heap.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Event kinds, in processing order at equal times. */
@@ -74,6 +77,7 @@ typedef struct engine {
     device_state *devices;
     lhi_departures *links; /* by resource */
     int64_t *link_free_ns; /* by resource */
+    lhi_fair_links fair;   /* zeroed if no links are shared by rate */
     lhi_dp_clock data;
     lhi_copy_clock offload;
     int64_t *copies;            /* per run: additional copy time; NULL: none */
@@ -339,10 +343,28 @@ static void arrive_message(engine *e, uint64_t i, const lhi_route *route,
         try_start(e, msg->to);
 }
 
-/* Computes message `i`'s departure on its link: it departs when it is
- * ready and the link is free. Its arrival is known then, unless the network
- * delivers it. */
-static void depart_message(engine *e, uint64_t i, const lhi_route *route)
+/* Delivers message `i`, whose transfer has a known end: its arrival is known,
+ * unless the network delivers it. */
+static void deliver_message(engine *e, uint64_t i, const lhi_route *route)
+{
+    uint32_t number = e->inputs[i].message;
+    const lh_message *msg = &e->t->messages[number];
+    if (e->options.coupled_queue && is_direct(e, route) &&
+        e->options.coupled_until_sent)
+        push_event(e, msg->sent_ns, FREE, msg->from, 0);
+    if (!e->network || route->link == LH_NONE ||
+        !e->network->carries[route->link])
+        arrive_message(e, i, route, msg->sent_ns + route->latency_ns);
+    else if (e->network_status == LH_OK)
+        e->network_status =
+            e->network->send(e->network->context, number, msg, e->err);
+}
+
+/* Puts message `i` on its link at time `now`: it departs when it is ready and
+ * the link is free. On a link shared by rate it joins the link's queue, and
+ * end_transfer() delivers it. */
+static void depart_message(engine *e, uint64_t i, const lhi_route *route,
+                           int64_t now)
 {
     input *in = &e->inputs[i];
     bool is_f = i < e->n_half;
@@ -358,6 +380,15 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
     msg->produced_ns = in->produced_ns;
     msg->ready_ns = in->ready_ns;
     msg->depart_ns = in->ready_ns;
+    /* The final kinds, D or B, are filled in later from the orders. */
+    uint8_t kind = is_f ? LH_F : LH_D;
+    msg->consumer = (lh_pass){c, m, 0, 1, kind, false};
+    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind, false};
+    if (lhi_is_shared_fairly(&e->fair, route->resource)) {
+        lhi_fair_links_add_message(&e->fair, route->resource, in->message,
+                                   route->transfer_ns, now);
+        return;
+    }
     if (route->resource != LH_NONE) {
         int64_t *free_ns = &e->link_free_ns[route->resource];
         if (*free_ns > msg->depart_ns)
@@ -365,19 +396,15 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
         *free_ns = msg->depart_ns + route->transfer_ns;
     }
     msg->sent_ns = msg->depart_ns + route->transfer_ns;
-    /* The final kinds, D or B, are filled in later from the orders. */
-    uint8_t kind = is_f ? LH_F : LH_D;
-    msg->consumer = (lh_pass){c, m, 0, 1, kind, false};
-    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind, false};
-    if (e->options.coupled_queue && is_direct(e, route) &&
-        e->options.coupled_until_sent)
-        push_event(e, msg->sent_ns, FREE, msg->from, 0);
-    if (!e->network || route->link == LH_NONE ||
-        !e->network->carries[route->link])
-        arrive_message(e, i, route, msg->sent_ns + route->latency_ns);
-    else if (e->network_status == LH_OK)
-        e->network_status =
-            e->network->send(e->network->context, in->message, msg, e->err);
+    deliver_message(e, i, route);
+}
+
+/* Returns the number of the input that timeline message `number` is. */
+static uint64_t get_message_input(const engine *e, uint32_t number)
+{
+    const lh_pass *consumer = &e->t->messages[number].consumer;
+    return (uint64_t)consumer->chunk * e->p->n_microbatches +
+           consumer->microbatch + (consumer->kind == LH_F ? 0 : e->n_half);
 }
 
 /* Handles the next arrival from the network, if it is at `until_ns` or before.
@@ -392,10 +419,7 @@ static bool receive_message(engine *e, int64_t until_ns)
                                             &message, &arrive_ns, e->err);
     if (e->network_status != LH_OK || message == LH_NONE)
         return false;
-    const lh_message *msg = &e->t->messages[message];
-    uint64_t i = (uint64_t)msg->consumer.chunk * e->p->n_microbatches +
-                 msg->consumer.microbatch +
-                 (msg->consumer.kind == LH_F ? 0 : e->n_half);
+    uint64_t i = get_message_input(e, message);
     arrive_message(e, i, get_route(e, i), arrive_ns);
     return true;
 }
@@ -410,13 +434,13 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     if (route->resource != LH_NONE)
         l = &e->links[route->resource];
     if (!l || !l->order) {
-        depart_message(e, in, route);
+        depart_message(e, in, route, now);
         return;
     }
     while (l->next < l->n_order &&
            e->inputs[l->order[l->next]].ready_ns != UNKNOWN) {
         uint64_t first = l->order[l->next++];
-        depart_message(e, first, get_route(e, first));
+        depart_message(e, first, get_route(e, first), now);
     }
 }
 
@@ -432,17 +456,39 @@ static void add_pieces(engine *e)
 
 /* Offers the next data-parallel piece (collective slice) of device d to its
  * links at time `now`. If the piece is sent, tries to start the device's next
- * pass, otherwise offers it again later. */
+ * pass (on links shared by rate later), otherwise offers it again later. */
 static void on_piece(engine *e, uint32_t d, int64_t now)
 {
     lhi_event again = {.rank = (uint64_t)RETRY << 32, .payload = d};
-    if (lhi_dp_clock_offer_piece(&e->data, d, e->link_free_ns, now,
-                                 &again.time_ns, &again.seq)) {
-        e->data.pieces[e->data.n_pieces - 1].n_messages = e->t->n_messages;
+    if (e->fair.p)
+        lhi_fair_links_add_piece(&e->fair, d,
+                                 lhi_dp_clock_get_piece_ns(&e->data, d), now);
+    else if (lhi_dp_clock_offer_piece(&e->data, d, e->link_free_ns, now,
+                                      &again.time_ns, &again.seq))
         try_start(e, d);
-    } else if (!lhi_heap_push(&e->heap, again)) {
+    else if (!lhi_heap_push(&e->heap, again))
         e->no_memory = true;
+}
+
+/* Handles the next end of a transfer on links shared by rate, at most at
+ * `until_ns`. Returns false if there is none. */
+static bool end_transfer(engine *e, int64_t until_ns)
+{
+    lhi_fair_end end;
+    if (!e->fair.p || !lhi_fair_links_take_end(&e->fair, until_ns, &end))
+        return false;
+    if (end.is_piece) {
+        lhi_dp_clock_record_piece(&e->data, end.index, end.depart_ns,
+                                  end.sent_ns);
+        try_start(e, end.index);
+    } else {
+        uint64_t i = get_message_input(e, end.index);
+        e->t->messages[end.index].depart_ns = end.depart_ns;
+        e->t->messages[end.index].sent_ns = end.sent_ns;
+        deliver_message(e, i, get_route(e, i));
     }
+    add_pieces(e);
+    return true;
 }
 
 /* Starts the simulation: launches the data-parallel operations, posts the
@@ -537,10 +583,10 @@ static lh_status run_events(engine *e, lh_error *err)
         /* Arrivals that are due before the next event may add earlier ones. */
         int64_t next_ns =
             e->heap.count > 0 ? e->heap.items[0].time_ns : INT64_MAX;
-        if (receive_message(e, next_ns))
+        if (receive_message(e, next_ns) || end_transfer(e, next_ns))
             continue;
-        if (e->no_memory || e->network_status != LH_OK ||
-            e->t->makespan_ns == INT64_MAX || !lhi_heap_pop(&e->heap, &event))
+        if (e->no_memory || e->fair.no_memory || e->network_status != LH_OK ||
+            !lhi_heap_pop(&e->heap, &event))
             break;
         uint32_t d = (uint32_t)event.rank;
         switch ((enum event_kind)(event.rank >> 32)) {
@@ -563,7 +609,7 @@ static lh_status run_events(engine *e, lh_error *err)
         }
         add_pieces(e);
     }
-    if (e->no_memory)
+    if (e->no_memory || e->fair.no_memory)
         return lhi_fail_nomem(err);
     if (e->network_status != LH_OK || e->t->makespan_ns == INT64_MAX)
         return e->network_status;
@@ -573,8 +619,7 @@ static lh_status run_events(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the engine's state, and the timeline's arrays in their final size.
- */
+/* Allocates the engine's state, and the timeline's arrays in final size. */
 static lh_status allocate(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
@@ -603,53 +648,9 @@ static lh_status allocate(engine *e, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
     e->data.sent = t->collectives;
-    return LH_OK;
-}
-
-/* Determines which activations on device d are moved to host memory, namely
- * those of an F that exceeds the device's own limit, and each pass's copy time.
- * Both depend only on the device's order. `rests`: scratch, a flag per chunk
- * and microbatch. */
-static void compute_device_copies(engine *e, uint32_t d, bool *rests)
-{
-    const lh_pipeline *p = e->p;
-    int64_t held = 0, limit = lh_pipeline_device_limit(p, d);
-    for (uint32_t c = 0; c < p->n_chunks; c++)
-        held += p->chunks[c].device == d ? p->chunks[c].mem_static : 0;
-    for (uint32_t i = 0; i < e->s->counts[d]; i++) {
-        const lh_pass *pass = &e->s->orders[d][i];
-        const lh_chunk *c = &p->chunks[pass->chunk];
-        bool *is =
-            &rests[(size_t)pass->chunk * p->n_microbatches + pass->microbatch];
-        int64_t *copy = &e->copies[e->t->offsets[d] + i];
-        if (pass->kind != LH_F && pass->kind != LH_W && *is) {
-            *copy = e->options.host_copy_ns;
-            held += c->mem_f;
-            *is = false;
-        }
-        held += lhi_pass_memory_change(c, pass);
-        if (pass->kind == LH_F && c->mem_f > 0 && held > limit) {
-            *copy = e->options.host_copy_ns;
-            held -= c->mem_f;
-            *is = true;
-        }
-    }
-}
-
-/* Computes each pass's time for copies to and from host memory, if the pipeline
- * has host memory for activations. */
-static lh_status compute_copies(engine *e, lh_error *err)
-{
-    const lh_timeline *t = e->t;
-    if (e->options.host_copy_ns == 0 || !lh_pipeline_has_host(e->p))
-        return LH_OK;
-    e->copies = LHI_NEW(e->mem, int64_t, t->offsets[t->n_devices]);
-    bool *rests = LHI_NEW(e->mem, bool, e->n_half);
-    if (!e->copies || !rests)
-        return lhi_fail_nomem(err);
-    for (uint32_t d = 0; d < t->n_devices; d++)
-        compute_device_copies(e, d, rests);
-    return LH_OK;
+    e->data.n_messages = &t->n_messages;
+    return lhi_fair_links_init(p, routes * p->n_microbatches, e->mem, &e->fair,
+                               err);
 }
 
 /* Allocates and initialises the engine and the timeline for one simulation. */
@@ -681,7 +682,10 @@ static lh_status make_engine(engine *e, lh_error *err)
     LHI_TRY(lhi_copy_clock_init(p, e->s, t->offsets, e->mem, &e->offload, err));
     if (!e->options.fifo && e->s->n_link_orders)
         LHI_TRY(lhi_link_orders_read(p, e->s, e->mem, e->links, err));
-    return compute_copies(e, err);
+    if (e->options.host_copy_ns == 0 || !lh_pipeline_has_host(p))
+        return LH_OK;
+    return lhi_find_host_copies(p, e->s, e->options.host_copy_ns, t->offsets,
+                                e->mem, &e->copies, err);
 }
 
 /* Sets the producing and the consuming pass of every message to the passes in
@@ -732,10 +736,16 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
-/* Fails if the pipeline has overlapped pairs and sends are coupled, since a
- * full send queue could separate the passes of a pair. */
-static lh_status check_overlap(const engine *e, lh_error *err)
+/* Fails for options that the pipeline does not support: coupled sends with
+ * overlapped pairs, since a full send queue could separate the passes of a
+ * pair, and a simulated network with links shared by rate. */
+static lh_status check_support(const engine *e, lh_error *err)
 {
+    if (e->network && e->p->dp_priority == LH_DP_FAIR)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a simulated network cannot be combined with "
+                        "data-parallel communication that shares links by "
+                        "rate; use 'priority: fifo'");
     if (e->p->overlap_f_b == 0 || !e->options.coupled_queue)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -747,7 +757,7 @@ static lh_status check_overlap(const engine *e, lh_error *err)
 static lh_status run_all(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
-    LHI_TRY(check_overlap(e, err));
+    LHI_TRY(check_support(e, err));
     uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
     lhi_mark mark = lhi_arena_mark(e->mem);
     lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n),
@@ -793,6 +803,7 @@ lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
     }
     lh_status status = run_all(&e, err);
     lhi_heap_fini(&e.heap);
+    lhi_fair_links_fini(&e.fair);
     if (status == LH_OK)
         *out = e.t;
     return status;

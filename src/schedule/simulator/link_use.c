@@ -22,8 +22,8 @@ static int compare_arrivals(const void *a, const void *b)
     return x->change - y->change; /* departures first: no queue at an instant */
 }
 
-/* Adds the transfer times of data-parallel pieces (slices of collectives) to
- * the busy times of the links that they share with messages. */
+/* Adds the transfer times, at full rate, of data-parallel pieces (slices of
+ * collectives) to the busy times of the links that they share with messages. */
 static void add_pieces(const lh_pipeline *p, const lh_timeline *t,
                        lh_link_use *links)
 {
@@ -31,7 +31,7 @@ static void add_pieces(const lh_pipeline *p, const lh_timeline *t,
         const lhi_dp_piece *piece = &t->pieces[i];
         uint32_t d = t->collectives[piece->collective].device;
         for (uint32_t k = p->shared_at[d]; k < p->shared_at[d + 1]; k++)
-            links[p->shared[k]].busy_ns += piece->sent_ns - piece->depart_ns;
+            links[p->shared[k]].busy_ns += piece->transfer_ns;
     }
 }
 
@@ -58,7 +58,9 @@ lh_status lhi_analysis_compute_link_use(const lh_pipeline *p,
             continue;
         lh_link_use *use = &links[m->resource];
         use->n_messages++;
-        use->busy_ns += m->sent_ns - m->depart_ns;
+        use->busy_ns += p->dp_priority == LH_DP_FAIR
+                            ? p->links[m->link].transfer_ns /* at full rate */
+                            : m->sent_ns - m->depart_ns;
         use->queued_ns += m->depart_ns - m->ready_ns;
         if (m->depart_ns == m->ready_ns)
             continue;

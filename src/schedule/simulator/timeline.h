@@ -10,6 +10,7 @@
  *     link_orders.h        explicit message orders on links, for the engine
  *     dp_clock.h           data-parallel communication, for any simulator;
  *                          dp_pieces.c: its pieces on links with messages
+ *     fair_links.h         links that messages and pieces share by rate
  *     copy_clock.h         activation offloading, for any simulator
  *     simulate.c           lh_simulate(), and access to a timeline
  *     evaluator.c          makespan only, without an event queue if possible

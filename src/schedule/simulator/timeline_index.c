@@ -85,16 +85,24 @@ static lh_status find_copies(lhi_timeline_index *f, lhi_arena *mem,
 /* A message or piece on a link. */
 typedef struct link_use {
     int64_t depart_ns, sent_ns;
-    uint32_t resource, index; /* index: as in before_on_link */
+    uint64_t queue; /* transfers in it follow each other */
+    uint32_t index; /* as in before_on_link */
 } link_use;
 
-/* Compares uses of links (transfers of messages or collectives) by link, then
+/* Returns the queue of messages, or of pieces (slices of collectives), on link
+ * resource r: they have one queue, or with the priority `fair` one each. */
+static uint64_t get_queue(const lh_pipeline *p, uint32_t r, bool is_piece)
+{
+    return 2 * (uint64_t)r + (is_piece && p->dp_priority == LH_DP_FAIR);
+}
+
+/* Compares uses of links (transfers of messages or collectives) by queue, then
  * by time, for qsort(). */
 static int compare_uses(const void *a, const void *b)
 {
     const link_use *x = a, *y = b;
-    if (x->resource != y->resource)
-        return x->resource < y->resource ? -1 : 1;
+    if (x->queue != y->queue)
+        return x->queue < y->queue ? -1 : 1;
     if (x->depart_ns != y->depart_ns)
         return x->depart_ns < y->depart_ns ? -1 : 1;
     if (x->sent_ns != y->sent_ns)
@@ -133,20 +141,21 @@ static size_t list_uses(const lhi_timeline_index *f, link_use *uses)
         if (t->messages[i].resource != LH_NONE)
             uses[n++] =
                 (link_use){t->messages[i].depart_ns, t->messages[i].sent_ns,
-                           t->messages[i].resource, i};
+                           get_queue(f->p, t->messages[i].resource, false), i};
     for (uint32_t i = 0; i < t->n_pieces; i++) {
         const lhi_dp_piece *piece = &t->pieces[i];
         uint32_t d = t->collectives[piece->collective].device;
         for (uint32_t k = f->p->shared_at[d]; k < f->p->shared_at[d + 1]; k++)
             uses[n++] = (link_use){piece->depart_ns, piece->sent_ns,
-                                   f->p->shared[k], t->n_messages + i};
+                                   get_queue(f->p, f->p->shared[k], true),
+                                   t->n_messages + i};
     }
     return n;
 }
 
-/* Fills in f->before_on_link, the previous transfer on the same link, and the
- * pieces of every collective, for a timeline with pieces (slices of collectives
- * on shared links). */
+/* Fills in f->before_on_link, the previous transfer in the same queue of a
+ * link, and the pieces of every collective, for a timeline with pieces (slices
+ * of collectives on shared links). */
 static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
                              lh_error *err)
 {
@@ -170,7 +179,7 @@ static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
         qsort(uses, n, sizeof *uses, compare_uses);
     for (size_t i = 1; i < n; i++) {
         uint32_t *before = &f->before_on_link[uses[i].index];
-        if (uses[i].resource == uses[i - 1].resource &&
+        if (uses[i].queue == uses[i - 1].queue &&
             (*before == LH_NONE ||
              get_sent_ns(t, *before) < uses[i - 1].sent_ns))
             *before = uses[i - 1].index;

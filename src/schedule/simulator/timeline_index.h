@@ -14,8 +14,9 @@ typedef struct lhi_timeline_index {
      */
     uint32_t *forward_run, *backward_run;
     /* Per message, then per piece of collectives on shared links: the previous
-     * message or piece on its link, as an index into these arrays; for a piece
-     * the one that ended last on its links. LH_NONE: the first one. */
+     * message or piece on its link, or with the priority `fair` in its queue
+     * there, as an index into these arrays; for a piece the one that ended last
+     * on its links. LH_NONE: the first one. */
     uint32_t *before_on_link;
     uint32_t *last_pieces;  /* per collective: its last piece, or LH_NONE */
     uint32_t *piece_before; /* per piece: the collective's previous one */

@@ -109,6 +109,35 @@ static void cut_first(const lhi_verifier *judge, lhi_verify_stream *s)
     s->n_left = s->n_pieces;
 }
 
+int64_t lhi_verify_take_piece(const lhi_verifier *judge, lhi_verify_stream *s)
+{
+    if (s->n_left == 0)
+        cut_first(judge, s);
+    s->sum += s->extra;
+    bool is_longer = s->sum >= s->n_pieces;
+    s->sum -= is_longer ? s->n_pieces : 0;
+    s->n_left--;
+    return s->each_ns + is_longer;
+}
+
+lhi_verify_offer lhi_verify_end_piece(lhi_verify_stream *s, int64_t sent_ns)
+{
+    lhi_verify_offer offer = {.sent_ns = sent_ns, .next_ns = sent_ns};
+    s->ticket = 0;
+    s->sent_ns = sent_ns;
+    if (s->n_left > 0)
+        return offer;
+    offer.sent = s->first;
+    s->first = s->first->next;
+    if (!s->first) {
+        s->end = &s->first;
+        offer.next_ns = -1;
+    } else if (s->first->launched_ns > offer.next_ns) {
+        offer.next_ns = s->first->launched_ns;
+    }
+    return offer;
+}
+
 lhi_verify_offer lhi_verify_offer_piece(lhi_verify_streams *streams,
                                         lhi_verify_stream *s, int64_t *free_ns,
                                         int64_t now_ns)
@@ -128,24 +157,8 @@ lhi_verify_offer lhi_verify_offer_piece(lhi_verify_streams *streams,
         offer.next_ns = begin_ns;
         return offer;
     }
-    if (s->n_left == 0)
-        cut_first(judge, s);
-    s->sum += s->extra;
-    offer.sent_ns = begin_ns + s->each_ns + (s->sum >= s->n_pieces);
-    s->sum -= s->sum >= s->n_pieces ? s->n_pieces : 0;
+    int64_t sent_ns = begin_ns + lhi_verify_take_piece(judge, s);
     for (uint32_t i = 0; i < s->n_links; i++)
-        free_ns[s->links[i]] = offer.sent_ns;
-    s->ticket = 0;
-    s->sent_ns = offer.next_ns = offer.sent_ns;
-    if (--s->n_left > 0)
-        return offer;
-    offer.sent = s->first;
-    s->first = s->first->next;
-    if (!s->first) {
-        s->end = &s->first;
-        offer.next_ns = -1;
-    } else if (s->first->launched_ns > offer.next_ns) {
-        offer.next_ns = s->first->launched_ns;
-    }
-    return offer;
+        free_ns[s->links[i]] = sent_ns;
+    return lhi_verify_end_piece(s, sent_ns);
 }

@@ -56,6 +56,13 @@ lhi_verify_stream *lhi_verify_get_stream(const lhi_verify_streams *streams,
  * collectives precede it, or judge->no_memory is set. */
 int64_t lhi_verify_launch(lhi_verifier *judge, lhi_verify_stream *stream,
                           lhi_verify_collective what);
+/* Takes the next piece (collective slice) of a stream; returns its time in ns
+ * at the links' full rate. lhi_verify_end_piece() must follow. */
+int64_t lhi_verify_take_piece(const lhi_verifier *judge,
+                              lhi_verify_stream *stream);
+/* Records that the piece (collective slice) taken last was sent at sent_ns. */
+lhi_verify_offer lhi_verify_end_piece(lhi_verify_stream *stream,
+                                      int64_t sent_ns);
 /* Offers the next piece (collective slice) of a stream to its links at now_ns.
  * free_ns[r] is the time from which link resource r is free; it is updated if
  * the piece is sent. */

@@ -8,6 +8,7 @@
 #include <longhaul/experimental/pipeline.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define TEXT(judge, node, buffer) lh_pass_format(&(judge)->passes[node], buffer)
@@ -426,4 +427,50 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
     for (i = 0; i < judge->n_sorted; i++)
         check_slices(judge, judge->sorted[i].node);
     return LH_OK;
+}
+
+uint32_t lhi_verify_find_dp_pass(const lhi_verifier *judge,
+                                 const lh_dp_pass *at)
+{
+    lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F, false};
+    return at->backward
+               ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
+               : lhi_verify_find_pass(judge, &forward);
+}
+
+int64_t lhi_verify_compute_pair_ns(const lhi_verifier *judge, uint32_t node)
+{
+    const lh_pass *f = &judge->passes[node];
+    const lh_chunk *a = lh_pipeline_chunk(judge->pipeline, f->chunk);
+    const lh_chunk *b = lh_pipeline_chunk(judge->pipeline, f[1].chunk);
+    double factor = lhi_pipeline_overlap_f_b(judge->pipeline);
+    return llround((double)a->f_ns * factor) +
+           llround((double)(b->d_ns + b->w_ns) * factor);
+}
+
+/* Scales a mean duration over a sequence's slices to the slice of a pass. */
+static int64_t scale_to_slice(const lhi_verifier *judge, const lh_pass *pass,
+                              int64_t ns)
+{
+    const uint32_t k = lhi_pipeline_n_slices(judge->pipeline);
+    const double attention = lhi_pipeline_slice_attention(judge->pipeline);
+    const double seen = (2.0 * (pass->microbatch % k) + 1) / k;
+    return k > 1 ? llround((double)ns * (1 + attention * (seen - 1))) : ns;
+}
+
+int64_t lhi_verify_get_duration(const lhi_verifier *judge, const lh_pass *pass)
+{
+    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+    const int64_t d_ns = scale_to_slice(judge, pass, chunk->d_ns);
+    const int64_t w_ns = scale_to_slice(judge, pass, chunk->w_ns);
+    switch (pass->kind) {
+    case LH_F:
+        return scale_to_slice(judge, pass, chunk->f_ns);
+    case LH_D:
+        return d_ns;
+    case LH_B:
+        return d_ns + w_ns;
+    default:
+        return lhi_verify_compute_share(w_ns, pass);
+    }
 }

@@ -5,16 +5,15 @@
  * still unknown can be earlier than the earliest of them. If no message is
  * left, the remaining passes wait in a cycle. */
 #include "schedule/verifier/data_streams.h"
+#include "schedule/verifier/rate_sharing.h"
 #include "schedule/verifier/verifier.h"
 
 #include "base/heap.h"
 #include "schedule/pipeline/accessors.h"
 
-#include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +70,9 @@ typedef struct run {
     bool *stacked;      /* [device] */
     uint32_t n_stacked;
     lhi_verify_streams streams; /* of devices that share links */
-    lhi_heap heap;              /* produced messages, and pieces */
+    bool by_rate;               /* transfers share links by rate: */
+    lhi_verify_sharing sharing;
+    lhi_heap heap; /* produced messages, and pieces */
     uint64_t n_messages;
     uint32_t n_done;
     int64_t makespan_ns;
@@ -92,45 +93,6 @@ static void extend_makespan(simulation *r, int64_t time_ns)
 {
     if (time_ns > r->makespan_ns)
         r->makespan_ns = time_ns;
-}
-
-/* Returns the duration of the overlapped pair of an F and the B after it, in
- * ns: each pass times the pipeline's factor, rounded. */
-static int64_t compute_pair_ns(const lhi_verifier *judge, const lh_pass *f)
-{
-    const lh_chunk *a = lh_pipeline_chunk(judge->pipeline, f->chunk);
-    const lh_chunk *b = lh_pipeline_chunk(judge->pipeline, f[1].chunk);
-    double factor = lhi_pipeline_overlap_f_b(judge->pipeline);
-    return llround((double)a->f_ns * factor) +
-           llround((double)(b->d_ns + b->w_ns) * factor);
-}
-
-/* Scales a mean duration over a sequence's slices to the slice of a pass. */
-static int64_t scale_to_slice(const lhi_verifier *judge, const lh_pass *pass,
-                              int64_t ns)
-{
-    const uint32_t k = lhi_pipeline_n_slices(judge->pipeline);
-    const double attention = lhi_pipeline_slice_attention(judge->pipeline);
-    const double seen = (2.0 * (pass->microbatch % k) + 1) / k;
-    return k > 1 ? llround((double)ns * (1 + attention * (seen - 1))) : ns;
-}
-
-/* Returns the duration of `pass` in ns; a W part and a slice take a share. */
-static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
-{
-    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
-    const int64_t d_ns = scale_to_slice(judge, pass, chunk->d_ns);
-    const int64_t w_ns = scale_to_slice(judge, pass, chunk->w_ns);
-    switch (pass->kind) {
-    case LH_F:
-        return scale_to_slice(judge, pass, chunk->f_ns);
-    case LH_D:
-        return d_ns;
-    case LH_B:
-        return d_ns + w_ns;
-    default:
-        return lhi_verify_compute_share(w_ns, pass);
-    }
 }
 
 /* Records a collective's arrival at end_ns, for the passes that wait for it. */
@@ -185,13 +147,10 @@ static void launch_collective(simulation *r, lhi_verify_collective what)
     arrive_collective(r, &what, *link + chunk->dp_latency_ns);
 }
 
-/* Offers the device's next piece (collective slice) to its links at now_ns;
- * queues it again if they are busy. */
-static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
+/* Queues the device's next piece (collective slice) after the offer of one, and
+ * records the collective's arrival if that was its last piece. */
+static void follow_offer(simulation *r, uint32_t device, lhi_verify_offer offer)
 {
-    lhi_verify_offer offer = lhi_verify_offer_piece(
-        &r->streams, lhi_verify_get_stream(&r->streams, device),
-        r->link_free_ns, now_ns);
     if (offer.next_ns >= 0)
         queue_piece(r, device, offer.next_ns, offer.ticket);
     if (!offer.sent)
@@ -200,6 +159,19 @@ static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
         lh_pipeline_chunk(r->judge->pipeline, offer.sent->chunk);
     arrive_collective(r, offer.sent, offer.sent_ns + chunk->dp_latency_ns);
     push_device(r, device);
+}
+
+/* Offers the device's next piece (collective slice) to its links at now_ns;
+ * queues it again if they are busy. */
+static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
+{
+    lhi_verify_stream *s = lhi_verify_get_stream(&r->streams, device);
+    if (r->by_rate)
+        lhi_verify_add_piece(&r->sharing, s, device, now_ns);
+    else
+        follow_offer(
+            r, device,
+            lhi_verify_offer_piece(&r->streams, s, r->link_free_ns, now_ns));
 }
 
 /* Issues the all-gather of the device's next chunk at now_ns; false: all are
@@ -272,9 +244,31 @@ static void depart_message(simulation *r, uint32_t node, int64_t now_ns)
     const lhi_verifier *judge = r->judge;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
     const lh_link *l = lh_pipeline_link(judge->pipeline, link);
+    if (r->by_rate) {
+        lhi_verify_add_message(&r->sharing, node, link, now_ns);
+        return;
+    }
     int64_t *free_ns = &r->link_free_ns[judge->link_resources[link]];
     *free_ns = (*free_ns > now_ns ? *free_ns : now_ns) + l->transfer_ns;
     deliver_output(r, node, *free_ns + l->latency_ns);
+}
+
+/* Completes the next transfer on links shared by rate that ends at until_ns or
+ * before; false: there is none. */
+static bool end_transfer(simulation *r, int64_t until_ns)
+{
+    lhi_verify_transfer done;
+    if (!r->by_rate || !lhi_verify_end_transfer(&r->sharing, until_ns, &done))
+        return false;
+    if (done.is_piece) {
+        lhi_verify_stream *s = lhi_verify_get_stream(&r->streams, done.owner);
+        follow_offer(r, done.owner, lhi_verify_end_piece(s, r->sharing.now_ns));
+        return true;
+    }
+    uint32_t link = lhi_verify_get_link(r->judge, done.owner, NULL);
+    const lh_link *l = lh_pipeline_link(r->judge->pipeline, link);
+    deliver_output(r, done.owner, r->sharing.now_ns + l->latency_ns);
+    return true;
 }
 
 /* Sends the message of the pass `node`, ready at now_ns, or with an explicit
@@ -490,13 +484,14 @@ static void advance_device(simulation *r, uint32_t device)
         if (pass->kind == LH_F)
             begin_chunk(r, device, pass->chunk, start_ns);
         if (pair) { /* both outputs are available at its end */
-            r->free_ns[device] = start_ns + compute_pair_ns(judge, pass);
+            r->free_ns[device] =
+                start_ns + lhi_verify_compute_pair_ns(judge, node);
             end_pass(r, node, r->free_ns[device]);
             end_pass(r, ++r->next[device], r->free_ns[device]);
             continue;
         }
         fetch_activations(r, node, end, start_ns);
-        r->free_ns[device] = start_ns + get_duration(judge, pass);
+        r->free_ns[device] = start_ns + lhi_verify_get_duration(judge, pass);
         store_activations(r, node, r->free_ns[device]);
         end_pass(r, node, r->free_ns[device]);
     }
@@ -581,16 +576,6 @@ static lh_status find_copies(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the index in judge->passes of the pass `at`, at which a data-parallel
- * operation starts or must be done; LH_NONE: it is not in the schedule. */
-static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
-{
-    lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F, false};
-    return at->backward
-               ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
-               : lhi_verify_find_pass(judge, &forward);
-}
-
 /* Finds, for each data-parallel operation, the pass (index in judge->passes)
  * that launches it and the pass that waits for it. */
 static lh_status find_operations(simulation *r, lh_error *err)
@@ -613,12 +598,13 @@ static lh_status find_operations(simulation *r, lh_error *err)
         r->launches[node] = LH_NONE;
     for (uint32_t i = n; i-- > 0;) { /* reversed, so lists keep their order */
         const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
-        uint32_t starter = r->starters[i] = find_node(judge, &op->launch);
+        uint32_t starter = r->starters[i] =
+            lhi_verify_find_dp_pass(judge, &op->launch);
         r->next_op[i] = r->launches[starter];
         r->launches[starter] = i;
         r->waiters[i] = op->needed_by.chunk == LH_NONE
                             ? LH_NONE
-                            : find_node(judge, &op->needed_by);
+                            : lhi_verify_find_dp_pass(judge, &op->needed_by);
         if (r->waiters[i] != LH_NONE)
             r->missing[r->waiters[i]]++;
     }
@@ -685,6 +671,8 @@ static lh_status make_simulation(simulation *r, lh_error *err)
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
     LHI_TRY(lhi_verify_make_streams(judge, &r->streams, err));
+    r->by_rate = lhi_pipeline_dp_priority(judge->pipeline) == LH_DP_FAIR;
+    LHI_TRY(lhi_verify_make_sharing(judge, &r->sharing, err));
     LHI_TRY(find_consumers(r, err));
     LHI_TRY(find_operations(r, err));
     LHI_TRY(find_copies(r, err));
@@ -777,7 +765,14 @@ lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
     }
     advance_all(&r);
     lhi_event event;
-    while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
+    while (!judge->no_memory) {
+        if (end_transfer(&r, r.heap.count > 0 ? r.heap.items[0].time_ns
+                                              : INT64_MAX)) {
+            advance_all(&r);
+            continue;
+        }
+        if (!lhi_heap_pop(&r.heap, &event))
+            break;
         if (event.payload >= FIRST_SCATTER)
             launch_scatter(&r, (uint32_t)(event.payload - FIRST_SCATTER),
                            event.time_ns);

@@ -11,7 +11,8 @@
  *     links.c          messages per link; explicit orders are complete
  *     memory.c         memory limits
  *     timing.c         execution, deadlock and makespan
- *     data_streams.h   data-parallel communication on links with messages
+ *     data_streams.h   data-parallel communication on links with messages;
+ *                      rate_sharing.h: at the same time as messages
  *     verdict.c        collects the violations
  *     certificate.c    all statements of a certificate
  *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
@@ -23,6 +24,7 @@
 #include "base/fail.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/pipeline.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -111,11 +113,22 @@ uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
  * LH_NONE: neither is in the schedule. */
 uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
                                   uint32_t microbatch);
+/* Returns the index in judge->passes of the pass `at`, at which a data-parallel
+ * operation starts or must be done; LH_NONE: it is not in the schedule. */
+uint32_t lhi_verify_find_dp_pass(const lhi_verifier *judge,
+                                 const lh_dp_pass *at);
 /* Returns the link over which the output of the pass `node` (index in
  * judge->passes) is sent; LHI_NO_LINK or LHI_SAME_DEVICE: none. *consumer (may
  * be NULL): the chunk that receives the output; LH_NONE: there is none. */
 uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
                              uint32_t *consumer);
+
+/* Returns the duration of a pass in ns; a W part and a slice take a share. */
+int64_t lhi_verify_get_duration(const lhi_verifier *judge, const lh_pass *pass);
+/* Returns the duration in ns of the overlapped pair of the F `node` (index in
+ * judge->passes) and the B after it: each pass times the pipeline's factor,
+ * rounded. */
+int64_t lhi_verify_compute_pair_ns(const lhi_verifier *judge, uint32_t node);
 
 /* Returns the share of `total` (time or memory) of one part of a W; integer
  * shares add up to `total`. */

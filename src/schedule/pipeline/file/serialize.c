@@ -267,7 +267,7 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
     uint32_t priority = (uint32_t)d->dp_priority;
     traverse_number(w, &d->dp_piece_ns);
     traverse_index(w, &priority);
-    w->bad = w->bad || priority > LH_DP_PIPELINE_FIRST;
+    w->bad = w->bad || priority > LH_DP_FAIR;
     d->dp_priority = w->bad ? LH_DP_FIFO : (lh_dp_priority)priority;
 }
 

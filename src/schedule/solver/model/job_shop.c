@@ -197,9 +197,9 @@ static bool carries_collectives(const builder *m, uint32_t r)
 }
 
 /* Decides whether collectives on links shared with messages become operations
- * of the link machines: only if there are not too many pieces (slices of
- * collectives). Otherwise each device gets its own link for them, which is a
- * relaxation. */
+ * of the link machines: only if links carry one transfer at a time, and if
+ * there are not too many pieces (slices of collectives). Otherwise each device
+ * gets its own link for them, which is a relaxation. */
 static void find_shared_links(builder *m)
 {
     const lh_pipeline *p = m->p;
@@ -210,7 +210,7 @@ static void find_shared_links(builder *m)
              (lhi_count_pieces(p, p->chunks[c].all_gather_ns) +
               lhi_count_pieces(p, p->chunks[c].reduce_scatter_ns));
     }
-    m->shares = n > 0 && n <= MAX_SHARED_PIECES;
+    m->shares = n > 0 && n <= MAX_SHARED_PIECES && p->dp_priority != LH_DP_FAIR;
     /* On the links themselves, order and times differ from this job shop. */
     m->s->fifo_relaxed = m->s->shares_links = p->shared_at != NULL;
 }
