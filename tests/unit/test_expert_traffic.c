@@ -4,7 +4,10 @@
 #include "jobs.h"
 
 #include "format/job/model_size.h"
+#include "planner/layout/layout.h"
 #include "planner/layout/traffic.h"
+
+#include <longhaul/experimental/pipeline.h>
 
 enum { LAYERS = 4, HIDDEN = 1024, SEQUENCE = 1024, BATCH = 24, REPLICAS = 6 };
 
@@ -194,8 +197,42 @@ static void against_the_ring(void)
     finish(&s);
 }
 
+/* Three replicas cross from west to east, three are in east. Blocks of two over
+ * the three replicas of the first stage in each datacenter send tokens where
+ * the messages cross; blocks of three are inside a datacenter. */
+static void tokens_do_not_meet_messages(void)
+{
+    static const lh_site_stages across[] = {{0, 1}, {1, 1}}, inside = {1, 2};
+    const lh_site_group groups[] = {{3, 2, across}, {3, 1, &inside}};
+    const lh_sites sites = {2, groups};
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 6\n"
+        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 2}]\n"
+        "model: {layers: 4, hidden: 1024, heads: 8, vocab: 1000, experts: 6, "
+        "experts_per_token: 2, expert_ffn: 512}\n"
+        "training: {global_batch: 24, sequence: 1024, zero: 1}\n");
+    for (uint32_t expert = 1; expert <= 3; expert++) {
+        lhi_built_layout built = {0};
+        lh_error err = {0};
+        spread_job s;
+        start(&s, 3, expert);
+        s.config.layout.pipeline = 2;
+        s.config.layout.sites = &sites;
+        lh_status status = lhi_layout_build(job, &s.config, &built, &err);
+        CHECK_INT(status, expert == 2 ? LH_EUNSUPPORTED : LH_OK);
+        if (expert == 2)
+            CHECK_HAS(err.text, "the link from west to east would carry both "
+                                "pipeline messages and tokens");
+        lh_pipeline_free(built.pipeline);
+        finish(&s);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(tokens_do_not_meet_messages);
     RUN(against_the_ring);
     RUN(one_block_over_both);
     RUN(blocks_inside_datacenters);

@@ -4,11 +4,13 @@
 #include "planner/layout/build_internal.h"
 
 #include "planner/layout/target.h"
+#include "planner/layout/traffic.h"
 
 #include "base/integer_math.h"
 #include "base/text.h"
 #include "format/job/job_values.h"
 #include "model/flop_count.h"
+#include "model/group_layout.h"
 #include "model/groups.h"
 #include "model/shape.h"
 
@@ -216,6 +218,67 @@ static lh_status share_links(lhi_layout_builder *b, lh_error *err)
                 LHI_TRY(name_link(b, find_set_root(b->shared, pair - 1),
                                   &b->links[i], err));
         }
+    return LH_OK;
+}
+
+/* Fails if the expert groups of chunk c's stage send tokens over a link that
+ * carries messages. carries[]: the links that do, by the representatives of
+ * their datacenter pairs. */
+static lh_status check_tokens(lhi_layout_builder *b, uint32_t c,
+                              const bool *carries, lh_error *err)
+{
+    const lhi_stage_placement *spread =
+        &b->places.stages[lhi_config_device(b->config, c)];
+    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, c);
+    lhi_group_layout groups;
+    lhi_group_members block;
+    if (spread->n_sites < 2 || !lhi_count_moe_layers(b->job->model, &slice))
+        return LH_OK;
+    slice.datacenter = spread->sites[0].datacenter;
+    LHI_TRY(lhi_group_layout_build(b->job, &b->config->layout, &slice, &groups,
+                                   err));
+    for (uint32_t i = 0;
+         lhi_group_layout_find_spanning_group(&groups, i, &block); i++)
+        for (uint32_t k = 0; k < block.n * block.n; k++) {
+            uint32_t from = block.at[k / block.n].datacenter;
+            uint32_t to = block.at[k % block.n].datacenter;
+            if (from == to ||
+                !carries[find_set_root(b->shared,
+                                       find_first_pair(b->job, from, to))])
+                continue;
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "the link from %s to %s would carry both pipeline "
+                            "messages and tokens of expert groups, which do "
+                            "not wait for each other in the model; use "
+                            "another layout.expert or layout.sites",
+                            b->job->datacenters[from].name,
+                            b->job->datacenters[to].name);
+        }
+    return LH_OK;
+}
+
+/* Rejects layouts in which a link between datacenters carries both the
+ * pipeline's messages and tokens of expert groups: the tokens' time is part of
+ * the passes. Tensor and context groups never leave a datacenter. */
+static lh_status check_token_links(lhi_layout_builder *b, lh_error *err)
+{
+    const uint32_t n = b->job->n_datacenters;
+    bool crosses = false;
+    if (n < 2 || b->config->layout.expert < 2)
+        return LH_OK;
+    bool *carries = LHI_NEW(b->mem, bool, (size_t)n *n);
+    if (!carries)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < b->n_links; i++)
+        for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+            uint32_t pair = find_crossed_pair(b, g, &b->links[i]);
+            if (!pair)
+                continue;
+            carries[find_set_root(b->shared, pair - 1)] = true;
+            crosses = true;
+        }
+    for (uint32_t c = 0; crosses && c < b->n_chunks; c++)
+        LHI_TRY(check_tokens(b, c, carries, err));
     return LH_OK;
 }
 
@@ -453,6 +516,7 @@ static lh_status build_pipeline(lhi_layout_builder *b, lh_error *err)
         LHI_TRY(add_hop(b, b->chunks[c + 1].device, b->chunks[c].device, err));
     }
     LHI_TRY(share_links(b, err));
+    LHI_TRY(check_token_links(b, err));
     LHI_TRY(name_dp_links(b, err));
     LHI_TRY(add_tied_embedding(b, err));
     return make_pipeline(b, err);
