@@ -17,7 +17,6 @@
 #include <longhaul/experimental/solve.h>
 #include <longhaul/export.h>
 #include <longhaul/scheduler.h>
-#include <math.h>
 
 /* --- format --------------------------------------------------------------- */
 
@@ -559,46 +558,6 @@ static void chimera_has_its_bubble(void)
         }
 }
 
-/* P devices in two directions, and P / 2 devices on a V with as many
- * microbatches, the same chunks and the same parameters on each device: the V
- * is not slower and needs as much memory, so two replicas of the V replace the
- * two directions. Links: between every two devices and the next two. */
-static void half_the_devices_suffice(void)
-{
-    static const char *const more[] = {"", "overlap: {F+B: 0.85}\n"};
-    for (unsigned devices = 4; devices <= 16; devices *= 2)
-        for (unsigned i = 0; i < 8; i++) {
-            double latency = 50 * (i / 2), idle;
-            int64_t peaks[2];
-            uniform u = {.placement = "bd",
-                         .devices = devices,
-                         .microbatches = 2 * devices,
-                         .f = 100,
-                         .d = 100,
-                         .w = 100,
-                         .datacenters = devices / 2,
-                         .latency = latency,
-                         .transfer = latency / 4,
-                         .more = more[i % 2]};
-            lh_pipeline *bd = uniform_make(u);
-            u.placement = "wave";
-            u.devices /= 2;
-            u.f = u.d = u.w = 200; /* two chunks share a microbatch */
-            u.datacenters /= 2;
-            if (u.datacenters == 1)
-                u.datacenters = 0;
-            lh_pipeline *v = uniform_make(u);
-            double two = simulate("dualpipe", bd, &idle, &peaks[0]);
-            double one = simulate("dualpipev", v, &idle, &peaks[1]);
-            CHECK_MSG(one <= two + 1e-9, "%u devices: %g ms on a V, %g ms",
-                      devices, one, two);
-            CHECK(latency > 0 || fabs(one - two) < 1e-9);
-            CHECK_INT(peaks[0], peaks[1]);
-            lh_pipeline_free(v);
-            lh_pipeline_free(bd);
-        }
-}
-
 /* A pair saves the same fraction of all its work. */
 static void pairs_save_time(void)
 {
@@ -740,7 +699,6 @@ int main(void)
     RUN(forward_time_is_of_one_microbatch);
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
-    RUN(half_the_devices_suffice);
     RUN(pairs_save_time);
     RUN(pairs_are_rounded);
     RUN(greedy_fits_into_memory);
