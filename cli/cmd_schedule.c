@@ -81,7 +81,8 @@ static const cli_option options[] = {
              "one for the pipeline's links."},
     CLI_HOST_MEMORY_ROW(
         settings, "Methods may then exceed a device's limit. Prints the host "
-                  "memory used. Copies take no time in the schedule."),
+                  "memory used."),
+    CLI_HOST_COPY_ROW(settings),
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
@@ -371,6 +372,8 @@ static lh_status check_tradeoff(cli *c, const settings *s)
                             "--objective memory --makespan TIME");
     if (s->tradeoff.makespan_ns && s->model.objective != MEMORY)
         return cli_usage(c, "--makespan requires --objective memory");
+    if (s->model.host_copy_ns && !s->host_memory)
+        return cli_usage(c, "--host-copy requires --host-memory");
     if (s->host_memory && (s->tradeoff.pareto || s->model.objective == MEMORY))
         return cli_usage(c,
                          "--host-memory cannot be combined with %s, which "

@@ -27,15 +27,7 @@ static const cli_option options[] = {
     CLI_SCHEDULE_ROW(settings),
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
     CLI_HOST_MEMORY_ROW(settings, "Prints the host memory used."),
-    {.name = "host-copy",
-     .type = CLI_TIME,
-     .at = offsetof(settings, model.host_copy_ns),
-     .arg = "TIME",
-     .example_argument = "1ms",
-     .help =
-         "With --host-memory: time to copy one forward's activations to or "
-         "from host memory. Lengthens the forward and the backward of these "
-         "activations (default: 0)."},
+    CLI_HOST_COPY_ROW(settings),
     CLI_OUTPUT_ROW(settings, trace, "Write Chrome trace events, for Perfetto."),
     CLI_OUTPUT_ROW(settings, html, "Write an HTML report that works offline."),
     CLI_OUTPUT_ROW(settings, svg,

@@ -155,6 +155,16 @@ extern const char *const cli_receives[], *const cli_objectives[];
                 "as 64GiB), or all that exceed the limit. " says               \
     }
 
+#define CLI_HOST_COPY_ROW(settings)                                            \
+    {                                                                          \
+        .name = "host-copy", .type = CLI_TIME,                                 \
+        .at = offsetof(settings, model.host_copy_ns), .arg = "TIME",           \
+        .example_argument = "1ms",                                             \
+        .help = "With --host-memory: time to copy one forward's activations "  \
+                "to or from host memory. Lengthens the forward and the "       \
+                "backward of these activations (default: 0)."                  \
+    }
+
 #define CLI_OBJECTIVE_ROW(settings)                                            \
     {                                                                          \
         .name = "objective", .type = CLI_CHOICE,                               \

@@ -76,6 +76,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                               .memory = (size_t)mib << 20,
                               .threads = search->threads ? search->threads
                                                          : count_processors(),
+                              .host_copy_ns = model->host_copy_ns,
                               .progress = cli_search_show,
                               .context = c};
     if (model->objective == CLI_FIRST_DEVICE)

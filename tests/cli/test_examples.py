@@ -229,6 +229,8 @@ BESIDE = {
                 "path": ["pipeline.yaml", "--coupled", "9"],
                 "staging": ["pipeline.yaml", "--path", "delegated"]},
     "schedule": {"": ["pipeline.yaml", "-m", "optimal"],
+                 "host-copy": ["pipeline.yaml", "-m", "slack",
+                               "--host-memory", "4"],
                  "warmup": ["pipeline.yaml", "-m", "slack"],
                  "enqueue": ["pipeline.yaml", "-m", "elastic"],
                  "dequeue": ["pipeline.yaml", "-m", "elastic", "--enqueue",

@@ -81,6 +81,23 @@ def the_verifier_reports_host_memory():
 
 
 @test
+def optimal_schedules_include_the_time_of_copies():
+    slow_first_link("p.yaml", 2)
+    times = []
+    for copy in ("1us", "1ms", "1s"):
+        args = ["--host-memory", "all", "--host-copy", copy]
+        found = json_case(copy, ["schedule", "p.yaml", "-m", "optimal",
+                                 "--effort", "100000", "-o", "s.csv", *args])
+        again = json_case(f"again {copy}", ["simulate", "p.yaml", "-s",
+                                            "s.csv", *args])
+        check(again["makespan_s"] == found["makespan_s"], found)
+        times.append(found["makespan_s"])
+    check(times[0] < times[1] < times[2], times)
+    case("no host", ["schedule", "p.yaml", "-m", "optimal", "--host-copy",
+                     "1ms"], 2, err="--host-copy requires --host-memory")
+
+
+@test
 def a_slackness_with_too_many_simulations_is_unknown():
     """Copies make each simulation slower, so fewer of them fit into the
     budget."""

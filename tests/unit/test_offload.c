@@ -6,6 +6,8 @@
 #include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/experimental/trace.h>
@@ -221,14 +223,150 @@ static void nonsense_is_refused(void)
     refused("offload: 15", "offlaod: 15", "offlaod");
 }
 
-static void searches_that_do_not_know_it_say_so(void)
+/* All orders of one device with three microbatches: of any microbatches, or
+ * with the forwards and the backwards in their order. */
+enum { N_PASSES = 6, N_ORDERS = 90, N_IN_ORDER = 5 };
+typedef struct all_orders {
+    lh_pass rows[N_ORDERS + 1][N_PASSES]; /* and a scratch one */
+    uint32_t n;
+} all_orders;
+
+/* Extends the first `n` passes of the next order by every pass that may follow.
+ */
+static void list_orders(all_orders *all, uint32_t n, bool in_order)
 {
+    lh_pass *row = all->rows[all->n];
+    if (n == N_PASSES)
+        memcpy(all->rows[++all->n], row, sizeof all->rows[0]);
+    for (uint32_t k = 0; n < N_PASSES && k < N_PASSES; k++) {
+        const lh_pass pass = {
+            .microbatch = k / 2, .n_parts = 1, .kind = k % 2 ? LH_B : LH_F};
+        uint32_t n_before = 0, n_lower = 0;
+        bool is_there = false;
+        row = all->rows[all->n];
+        for (uint32_t i = 0; i < n; i++) {
+            n_before += row[i].microbatch == pass.microbatch;
+            n_lower +=
+                row[i].kind == pass.kind && row[i].microbatch < pass.microbatch;
+            is_there = is_there || (row[i].microbatch == pass.microbatch &&
+                                    row[i].kind == pass.kind);
+        }
+        if (is_there || n_before != k % 2 ||
+            (in_order && n_lower != pass.microbatch))
+            continue;
+        row[n] = pass;
+        list_orders(all, n + 1, in_order);
+    }
+}
+
+/* Returns the shortest makespan over all orders of two devices. */
+static int64_t find_shortest(const lh_pipeline *p, bool in_order)
+{
+    const uint32_t n = in_order ? N_IN_ORDER : N_ORDERS;
+    static all_orders all[2];
+    const uint32_t counts[2] = {N_PASSES, N_PASSES};
+    lh_evaluator *e = NULL;
     lh_error err = {0};
-    lh_solution out;
-    lh_pipeline *p = pipeline_of(alone);
-    CHECK_INT(lh_solve(p, NULL, &out, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "offload");
+    int64_t best = INT64_MAX;
+    for (uint32_t d = 0; d < 2; d++) {
+        all[d].n = 0;
+        list_orders(&all[d], 0, in_order);
+        CHECK_INT(all[d].n, n);
+        for (uint32_t i = 0; i < n * N_PASSES; i++)
+            all[d].rows[i / N_PASSES][i % N_PASSES].chunk = d;
+    }
+    CHECK_OK(lh_evaluator_make(p, NULL, &e, &err), err);
+    for (uint32_t i = 0; i < n * n; i++) {
+        const lh_pass *rows[2] = {all[0].rows[i / n], all[1].rows[i % n]};
+        lh_schedule *s = NULL;
+        int64_t ns = 0;
+        CHECK_OK(lh_schedule_make(2, rows, counts, 0, NULL, &s, &err), err);
+        if (lh_evaluator_run(e, s, &ns, &err) == LH_OK && ns < best)
+            best = ns;
+        lh_schedule_free(s);
+    }
+    lh_evaluator_free(e);
+    return best;
+}
+
+/* The search simulates its schedules with copies, and finds the best one with
+ * microbatches in order. Its bound holds for all orders, and is met where
+ * copies need not delay any pass. */
+static void searches_simulate_copies(void)
+{
+    uint32_t seed = 3, n_proven = 0;
+    for (uint32_t i = 0; i < 10; i++) {
+        const lh_solve_options o = {.size = sizeof o, .effort = 20000};
+        char text[400];
+        uint32_t times[7];
+        lh_solution out = {0};
+        lh_verdict *v = NULL;
+        lh_error err = {0};
+        for (uint32_t k = 0; k < 7; k++) {
+            seed = seed * 1664525 + 1013904223;
+            times[k] = 1 + (seed >> 16) % 20;
+        }
+        snprintf(text, sizeof text,
+                 "longhaul: pipeline/1\ntime_unit: ms\n"
+                 "microbatches: 3\ndevices: 2\nbackward: joint\n"
+                 "links: [{from: 0, to: 1, latency: 20}]\n"
+                 "chunks:\n"
+                 "  - {device: 0, F: %u, D: %u, W: %u, offload: %u}\n"
+                 "  - {device: 1, F: %u, D: %u, W: %u, offload: 19}\n",
+                 times[0], times[1], times[2], 2 * times[3], times[4], times[5],
+                 times[6]);
+        lh_pipeline *p = pipeline_of(text);
+        int64_t best = find_shortest(p, false);
+        int64_t in_order = find_shortest(p, true);
+        CHECK_OK(lh_solve(p, &o, &out, &err), err);
+        CHECK_OK(lh_check(p, out.schedule, &v, &err), err);
+        CHECK(lh_verdict_valid(v));
+        CHECK_INT(lh_verdict_makespan(v), out.makespan_ns);
+        CHECK_INT(out.makespan_ns, in_order);
+        CHECK(in_order >= best);
+        CHECK(out.bound_ns <= best);
+        n_proven += out.status == LH_SOLVE_OPTIMAL;
+        lh_verdict_free(v);
+        lh_solution_fini(&out);
+        lh_pipeline_free(p);
+    }
+    CHECK(n_proven > 0 && n_proven < 10);
+}
+
+/* Copies to host memory take time in the search: if they take long, the best
+ * schedule is one without copies. */
+static void searches_time_host_copies(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ms\n"
+        "microbatches: 6\ndevices: 3\nmemory_limit: 2\n"
+        "uniform: {placement: ud, F: 10, D: 10, W: 10, memory: {F: 1, W: -1}}\n"
+        "datacenters: {count: 3, latency: 20, transfer: 0}\n";
+    lh_pipeline *own = pipeline_of(text), *p = NULL;
+    lh_error err = {0};
+    int64_t ns[4];
+    CHECK_OK(lh_pipeline_with_host(own, LH_NO_LIMIT, &p, &err), err);
+    for (uint32_t i = 0; i < 4; i++) {
+        static const int64_t copy_ns[] = {0, MS, 1000 * (int64_t)MS, 0};
+        const lh_solve_options o = {
+            .size = sizeof o, .effort = 100000, .host_copy_ns = copy_ns[i]};
+        const lh_sim_options sim = {.size = sizeof sim,
+                                    .host_copy_ns = copy_ns[i]};
+        lh_solution out = {0};
+        lh_timeline *t = NULL;
+        CHECK_OK(lh_solve(i < 3 ? p : own, &o, &out, &err), err);
+        CHECK_OK(lh_simulate(p, out.schedule, &sim, &t, &err), err);
+        CHECK_INT(lh_timeline_makespan(t), out.makespan_ns);
+        CHECK(out.bound_ns <= out.makespan_ns);
+        ns[i] = out.makespan_ns;
+        lh_timeline_free(t);
+        lh_solution_fini(&out);
+    }
+    CHECK(ns[0] < ns[1]);
+    CHECK(ns[1] < ns[2]);
+    CHECK_INT(ns[2], ns[3]);
     lh_pipeline_free(p);
+    lh_pipeline_free(own);
 }
 
 static void ranks_are_told(void)
@@ -305,7 +443,8 @@ int main(void)
     RUN(judge_and_simulator_agree);
     RUN(files_keep_it);
     RUN(nonsense_is_refused);
-    RUN(searches_that_do_not_know_it_say_so);
+    RUN(searches_simulate_copies);
+    RUN(searches_time_host_copies);
     RUN(ranks_are_told);
     RUN(timed_devices_play_it);
     return test_summary();

@@ -68,6 +68,10 @@ typedef struct lh_solve_options {
     /* Comma-separated names of engines to disable, to measure their
      * contribution. NULL: none. Results remain valid. */
     const char *disabled_engines;
+    /* With host memory (lh_pipeline_with_host()): time of one copy of a
+     * forward's activations to or from host memory, as in lh_sim_options.
+     * Bounds hold for any time, also 0. */
+    int64_t host_copy_ns;
 } lh_solve_options;
 
 /* Returns the number of search engines, the algorithms that the solver

@@ -142,7 +142,7 @@ static lh_status improve(task *t, lhi_batch_task *k)
  * incumbent; an improved schedule must reach its target. */
 static bool concludes(const portfolio *x, const task *t)
 {
-    if (x->r->shop->fifo_relaxed)
+    if (x->r->shop->times_relaxed)
         return false;
     if (t->kind != TASK_SEARCH)
         return t->time >= 0 && t->time <= t->target && t->time < t->before;
@@ -641,7 +641,7 @@ lh_status lhi_portfolio_run(lhi_solver *r, lh_error *err)
     /* With very many passes or machine states, no search with a deadline this
      * long finishes. */
     const bool all = r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS &&
-                     !r->shop->fifo_relaxed && r->windows->has_full_lattices;
+                     !r->shop->times_relaxed && r->windows->has_full_lattices;
     const uint32_t n = all ? N_SEARCHES : SEARCH_NEAR_INCUMBENT;
     if (lhi_solver_is_done(r))
         return LH_OK;

@@ -19,6 +19,7 @@
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/schedule.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- constructive heuristics ---------------------------------------------- */
@@ -179,6 +180,9 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->scratch, err));
     LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->found, err));
     LHI_TRY(lhi_justifier_make(shop, r->mem, &r->justifier, err));
+    /* Copies to host memory lengthen passes, but are not in the job shop. */
+    if (r->o.host_copy_ns > 0 && lh_pipeline_has_host(r->p))
+        shop->times_relaxed = true;
     r->shop = shop;
     if (r->is_reduced)
         lhi_reduction_raise_tails(r);
@@ -296,6 +300,8 @@ static lh_status complete_options(const lh_solve_options *given,
     if (!(out->time_limit_s >= 0) || !(out->gap >= 0))
         return lhi_fail(err, LH_EINVAL,
                         "the time limit and the gap must not be negative");
+    if (out->host_copy_ns < 0)
+        return lhi_fail(err, LH_EINVAL, "host_copy_ns must not be negative");
     if (out->sub_blocks > LH_MAX_PARTS)
         return lhi_fail(err, LH_EINVAL,
                         "a W can be split into at most %u parts", LH_MAX_PARTS);
@@ -382,10 +388,6 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                         "the search does not support data-parallel operations "
                         "that passes launch; use another method, or give "
                         "data_parallel as a list of chunks");
-    if (pipeline->offloads)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the search does not support offloaded activations "
-                        "(offload); use another method");
     if (pipeline->has_deferred_gathers)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search supports only all-gathers launched at the "
@@ -433,19 +435,76 @@ static lh_status allow_pairs(const lh_pipeline *pipeline, lh_solution *s,
     return LH_OK;
 }
 
+/* Builds the pipeline without host memory: with the devices' own limits. */
+static lh_status build_without_host(const lh_pipeline *p, lh_pipeline **out,
+                                    lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    int64_t *limits = calloc(p->n_devices, sizeof *limits);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        limits[d] = lh_pipeline_device_limit(p, d);
+    desc.memory_limits = limits;
+    lh_status status = lh_pipeline_make(&desc, out, err);
+    free(limits);
+    return status;
+}
+
+/* Solves a pipeline with host memory, copies to which take time. A quarter of
+ * the time or effort is for schedules without copies, the best of which is the
+ * initial schedule of the search with copies. */
+static lh_status solve_with_copies(const lh_pipeline *pipeline,
+                                   const lh_solve_options *all,
+                                   lh_solution *out, lh_error *err)
+{
+    lh_solve_options o = *all;
+    lh_pipeline *own = NULL;
+    lh_solution first = {0};
+    LHI_TRY(build_without_host(pipeline, &own, err));
+    o.time_limit_s /= 4;
+    o.effort = (o.effort + 3) / 4;
+    o.initial_schedule = NULL; /* may exceed the devices' own limits */
+    lh_status status = solve_early(own, &o, &first, err);
+    lh_pipeline_free(own);
+    if (status != LH_OK)
+        return status;
+    o = *all;
+    o.time_limit_s *= 0.75;
+    o.effort = (3 * o.effort + 3) / 4;
+    if (!o.initial_schedule)
+        o.initial_schedule = first.schedule;
+    status = solve_early(pipeline, &o, out, err);
+    lh_solution_fini(&first);
+    return status;
+}
+
+/* Solves a pipeline as solve_early() does, also with copies to host memory. */
+static lh_status solve_plain(const lh_pipeline *pipeline,
+                             const lh_solve_options *options, lh_solution *out,
+                             lh_error *err)
+{
+    return options->host_copy_ns > 0 && lh_pipeline_has_host(pipeline)
+               ? solve_with_copies(pipeline, options, out, err)
+               : solve_early(pipeline, options, out, err);
+}
+
 lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
                    lh_solution *out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_solve_options o;
     lh_pipeline *early = NULL;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &o, options, err));
     if (lh_pipeline_receives(pipeline) == LH_RECEIVES_EARLY &&
         pipeline->overlap_f_b == 0)
-        return solve_early(pipeline, options, out, err);
+        return solve_plain(pipeline, &o, out, err);
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
     desc.receives = LH_RECEIVES_EARLY;
     desc.overlap_f_b = 0;
-    LHI_TRY(lh_pipeline_make(&desc, &early, err));
-    lh_status status = solve_early(early, options, out, err);
+    LHI_TRY(lhi_pipeline_rebuild(pipeline, &desc, &early, err));
+    lh_status status = solve_plain(early, &o, out, err);
     lh_pipeline_free(early);
     if (status == LH_OK && pipeline->overlap_f_b > 0) {
         status = allow_pairs(pipeline, out, err);

@@ -211,8 +211,10 @@ static void find_shared_links(builder *m)
               lhi_count_pieces(p, p->chunks[c].reduce_scatter_ns));
     }
     m->shares = n > 0 && n <= MAX_SHARED_PIECES && p->dp_priority != LH_DP_FAIR;
-    /* On the links themselves, order and times differ from this job shop. */
-    m->s->fifo_relaxed = m->s->shares_links = p->shared_at != NULL;
+    /* On the links themselves, order and times differ from this job shop. So do
+     * times with offloaded activations, whose copies are not in it. */
+    m->s->shares_links = p->shared_at != NULL;
+    m->s->times_relaxed = m->s->shares_links || p->offloads;
 }
 
 /* Adds the link of resource r as a machine if its messages can wait for each
@@ -239,7 +241,7 @@ static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
     if (m->fifo && n > 1 && one_sender && !shared)
         s->machines[machine].leader = s->device_machine[sender];
     else if (m->fifo && n > 1)
-        s->fifo_relaxed = true;
+        s->times_relaxed = true;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = routes[i] / 2;
         uint32_t stream =

@@ -42,7 +42,8 @@ static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
                           bool fifo, int64_t *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
-    lh_sim_options sim = {.size = sizeof sim, .fifo = fifo};
+    lh_sim_options sim = {
+        .size = sizeof sim, .fifo = fifo, .host_copy_ns = r->o.host_copy_ns};
     LHI_TRY(lh_simulate(r->p, schedule, &sim, &timeline, err));
     *out = r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN
                ? lh_timeline_makespan(timeline)
