@@ -191,7 +191,8 @@ static lh_status note_batches(cli *c, const comparison_work *w)
         lh_pipeline_desc desc = {.size = sizeof desc};
         CLI_TRY(lh_pipeline_describe(cli_problem_pipeline(&w->problems[i]),
                                      &desc, &c->err));
-        uint64_t n = (uint64_t)desc.n_microbatches << desc.bidirectional;
+        uint64_t n = (uint64_t)desc.n_microbatches *
+                     (desc.n_copies ? desc.n_copies : desc.bidirectional + 1u);
         if (i > 0 && n != first) {
             cli_note(c,
                      "the files have different batches: %s runs %" PRIu64

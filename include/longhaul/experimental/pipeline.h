@@ -157,6 +157,11 @@ typedef struct lh_pipeline_desc {
      * the chunk's duration times 1 + slice_attention ((2 s + 1) / k - 1). */
     uint32_t n_slices;
     double slice_attention;
+    /* Copies of the model, as with two directions but in any number: the chunks
+     * of copy k are n_chunks / n_copies chunks from k * n_chunks / n_copies on.
+     * 0: one, or two in a bidirectional pipeline. Above 2 without data-parallel
+     * communication. */
+    uint32_t n_copies;
 } lh_pipeline_desc;
 
 /* Creates a pipeline. LH_EINPUT: a value is out of range or contradicts

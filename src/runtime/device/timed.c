@@ -150,7 +150,7 @@ void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline)
         t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
     t->shape = (lh_pipeline){.chunks = t->chunks,
                              .n_chunks = t->n_chunks,
-                             .bidirectional = pipeline->bidirectional,
+                             .n_copies = pipeline->n_copies,
                              .n_slices = pipeline->n_slices,
                              .slice_attention = pipeline->slice_attention};
 }

@@ -131,6 +131,40 @@ static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
     return planner->chunks[device->chunks[0]].next_d;
 }
 
+/* Checks whether microbatches are ordered by the copy of the model, too. */
+static bool has_many_copies(const lh_pipeline *p)
+{
+    return p->n_copies > 2;
+}
+
+/* Returns the chunk on the device with the oldest microbatch whose passes are
+ * not all finished, by its number and then by the copy of the model; LH_NONE:
+ * none. */
+static uint32_t find_oldest_of_copies(const lhi_dispatcher *planner,
+                                      const lhi_dispatcher_device *device)
+{
+    uint32_t best = LH_NONE, oldest = planner->pipeline->n_microbatches;
+    for (uint32_t i = device->n_chunks; i-- > 0;) { /* the lowest copy first */
+        const uint32_t next = planner->chunks[device->chunks[i]].next_d;
+        if (next < oldest) {
+            oldest = next;
+            best = device->chunks[i];
+        }
+    }
+    return best;
+}
+
+/* Checks whether microbatch `m` of the chunk's copy is the device's oldest. */
+static bool is_oldest_of_copies(const lhi_dispatcher *planner,
+                                const lhi_dispatcher_device *device,
+                                uint32_t chunk, uint32_t m)
+{
+    const uint32_t length = lhi_count_direction_chunks(planner->pipeline);
+    return device->oldest != LH_NONE &&
+           chunk / length == device->oldest / length &&
+           m == planner->chunks[device->oldest].next_d;
+}
+
 /* Returns the bytes that a chunk's next F or D takes plus the reserve that it
  * must leave free for its microbatch; INT64_MIN if it takes none. The oldest
  * microbatch needs no reserve: every younger one was admitted with that
@@ -141,10 +175,13 @@ static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
     const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
     const lh_chunk *pipe_chunk = &planner->pipeline->chunks[chunk];
     bool forward = kind == LH_F;
+    const lhi_dispatcher_device *d = &planner->devices[pipe_chunk->device];
+    const uint32_t next = forward ? c->next_f : c->next_d;
     int64_t change = forward ? pipe_chunk->mem_f : c->mem_d;
     int64_t keep = forward ? c->reserve_f : c->reserve_d;
-    if ((forward ? c->next_f : c->next_d) ==
-        get_oldest_microbatch(planner, &planner->devices[pipe_chunk->device]))
+    if (has_many_copies(planner->pipeline)
+            ? is_oldest_of_copies(planner, d, chunk, next)
+            : next == get_oldest_microbatch(planner, d))
         keep = 0;
     return change <= 0 && keep <= 0 ? INT64_MIN : change + keep;
 }
@@ -421,8 +458,15 @@ static bool finish_pass(lhi_dispatcher *p, lhi_dispatcher_device *d,
     if (pass->kind == LH_W)
         return true;
     update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
-    if (pass->kind != LH_F && pass->chunk == d->chunks[0])
-        update_oldest(p, d);
+    bool changes = pass->kind != LH_F && pass->chunk == d->chunks[0];
+    if (has_many_copies(p->pipeline)) {
+        changes = pass->kind != LH_F && pass->chunk == d->oldest;
+        if (changes)
+            d->oldest = find_oldest_of_copies(p, d);
+    }
+    /* The oldest microbatch has changed. */
+    for (uint32_t k = 0; changes && k < 2 * d->n_chunks; k++)
+        update_entry(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
     return send_output(p, pass, start, d->free_ns, reader);
 }
 
@@ -494,6 +538,34 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
+/* Computes the reserves if microbatches are ordered by the copy of the model,
+ * too: that of a whole microbatch, because the oldest one may not have begun on
+ * this device. It is the next to begin or in progress on every device that it
+ * passes, so it can always proceed. */
+static void compute_copy_reserves(lhi_dispatcher *p,
+                                  const lhi_dispatcher_device *d,
+                                  int64_t *whole)
+{
+    const uint32_t length = lhi_count_direction_chunks(p->pipeline);
+    *whole = 0;
+    for (uint32_t i = 0, end; i < d->n_chunks; i = end) {
+        lhi_dispatcher_device one = {.chunks = d->chunks + i};
+        int64_t most;
+        end = i;
+        while (end < d->n_chunks &&
+               d->chunks[end] / length == d->chunks[i] / length)
+            end++;
+        one.n_chunks = end - i;
+        compute_reserves(p, &one, &most);
+        *whole = lhi_max_int64(*whole, most);
+    }
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        lhi_dispatcher_chunk *c = &p->chunks[d->chunks[i]];
+        c->reserve_f = *whole;
+        c->reserve_d = c->mem_d > 0 ? *whole : 0;
+    }
+}
+
 /* Lowers a device's memory limit by p->quarters quarters of its largest
  * forward's memory, which the policy leaves unused. The limit stays high enough
  * for one microbatch, which needs `whole` bytes beside the static memory. */
@@ -553,6 +625,8 @@ static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
     for (uint32_t i = 0; i < pipe->n_chunks; i++) {
         uint32_t n_directions = pipe->n_chunks / length;
         uint32_t c = i % n_directions * length + i / n_directions;
+        if (has_many_copies(pipe)) /* the lowest copy last */
+            c = (n_directions - 1 - i / length) * length + i % length;
         lhi_dispatcher_device *d = &p->devices[pipe->chunks[c].device];
         p->chunks[c].index = d->n_chunks;
         all[(d->chunks - all) + d->n_chunks++] = c;
@@ -561,7 +635,11 @@ static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
         int64_t whole;
         lhi_dispatcher_device *d = &p->devices[i];
-        compute_reserves(p, d, &whole);
+        if (has_many_copies(pipe))
+            compute_copy_reserves(p, d, &whole);
+        else
+            compute_reserves(p, d, &whole);
+        d->oldest = find_oldest_of_copies(p, d);
         if (d->memory + whole > d->limit)
             return lhi_fail_memory_limit(pipe, i, d->memory + whole, err);
         reduce_limit(p, d, whole);

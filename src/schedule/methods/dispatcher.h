@@ -42,7 +42,7 @@ typedef struct lhi_ready_queue {
 /* Dispatch state per device. */
 typedef struct lhi_dispatcher_device {
     /* In model order: of two directions, a chunk closer to the model's end is
-     * later. */
+     * later; of more copies, one of a lower copy. */
     const uint32_t *chunks;
     uint32_t n_chunks;
     lhi_ready_queue f, d; /* d: D or B */
@@ -55,6 +55,7 @@ typedef struct lhi_dispatcher_device {
     int64_t idle_left_ns;    /* before the makespan is useless */
     uint16_t w_part;
     lh_pass_kind last; /* last placed kind, F or D */
+    uint32_t oldest; /* more than two copies: chunk of the oldest microbatch */
 } lhi_dispatcher_device;
 
 /* A device's next pass. */

@@ -117,7 +117,7 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *p)
                                (uint64_t)p->receives,
                                p->has_limits,
                                (uint64_t)p->placement,
-                               p->bidirectional};
+                               p->n_copies};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         mix(&m, counts[i]);
     mix_share(&m, p->overlap_f_b);

@@ -49,6 +49,39 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                     where == AT_CHUNK ? "chunks" : "links", index, text);
 }
 
+/* Returns how many copies of the model the chunks contain. */
+static uint32_t count_copies(const lh_pipeline_desc *d)
+{
+    return d->n_copies ? d->n_copies : d->bidirectional ? 2 : 1;
+}
+
+/* Checks that the chunks are copies of a model, and that nothing is combined
+ * with more than two copies that only one or two support. */
+static lh_status check_copies(const lh_pipeline_desc *d,
+                              const lhi_pipeline_origin *origin, lh_error *err)
+{
+    const uint32_t n = count_copies(d);
+    if (d->bidirectional && n != 2)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "copies: %" PRIu32
+                       " copies contradict 'bidirectional', which means two; "
+                       "remove one of the keys",
+                       n);
+    if (d->n_chunks % n != 0)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "copies: %" PRIu32 " chunks cannot be %" PRIu32
+                       " copies of a model; give a multiple, all chunks of one "
+                       "copy after those of another",
+                       d->n_chunks, n);
+    for (uint32_t c = 0; n > 2 && c < d->n_chunks; c++)
+        if (d->chunks[c].all_gather_ns || d->chunks[c].reduce_scatter_ns ||
+            d->chunks[c].offload_ns)
+            return fail_at(origin, AT_CHUNK, c, err,
+                           "more than two copies cannot be combined with "
+                           "data-parallel communication or offload");
+    return LH_OK;
+}
+
 /* Checks the device, microbatch, chunk and pass counts against their limits. */
 static lh_status check_counts(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
@@ -79,13 +112,15 @@ static lh_status check_counts(const lh_pipeline_desc *d,
                        " chunks cannot be two copies of a model; give an even "
                        "number, first the model's chunks, then their copies",
                        d->n_chunks);
-    if (d->bidirectional && (d->n_dp_ops || d->n_enqueue))
+    LHI_TRY(check_copies(d, origin, err));
+    const bool has_copies = count_copies(d) > 1;
+    if (has_copies && (d->n_dp_ops || d->n_enqueue))
         return fail_at(
             origin, AT_ROOT, 0, err,
             "bidirectional: data-parallel operations that passes "
             "launch (operations, groups, elastic) require one "
             "direction; use all_gather and reduce_scatter of chunks");
-    if (d->bidirectional && d->n_initial_gathers)
+    if (has_copies && d->n_initial_gathers)
         return fail_at(origin, AT_ROOT, 0, err,
                        "bidirectional: data_parallel.prefetch requires one "
                        "direction; remove it, so that all all-gathers start at "
@@ -110,7 +145,7 @@ static lh_status check_counts(const lh_pipeline_desc *d,
                        "slices: 'attention' is out of range; 0 to 1, with at "
                        "least 2 slices");
     if (d->n_slices > 1 &&
-        (d->bidirectional || d->overlap_f_b > 0 || d->n_dp_ops || d->n_enqueue))
+        (has_copies || d->overlap_f_b > 0 || d->n_dp_ops || d->n_enqueue))
         return fail_at(origin, AT_ROOT, 0, err,
                        "slices: cannot be combined with two directions, "
                        "'overlap', or data-parallel operations that passes "
@@ -372,7 +407,7 @@ static lh_placement find_placement(const lh_pipeline *p)
                p->chunks[c].device == (c < devices ? c : 2 * devices - 1 - c);
     }
     if (p->bidirectional)
-        return wave ? LH_PLACEMENT_BD : LH_PLACEMENT_OTHER;
+        return wave && p->n_copies == 2 ? LH_PLACEMENT_BD : LH_PLACEMENT_OTHER;
     if (loop)
         return p->n_chunks == devices ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
@@ -503,7 +538,8 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
     p->n_microbatches = d->n_microbatches;
     p->n_chunks = d->n_chunks;
     p->joint = d->joint;
-    p->bidirectional = d->bidirectional;
+    p->n_copies = count_copies(d);
+    p->bidirectional = p->n_copies > 1;
     p->overlap_f_b = d->overlap_f_b;
     p->n_slices = d->n_slices ? d->n_slices : 1;
     p->slice_attention = d->slice_attention;
@@ -605,7 +641,8 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dp_links = p->dp_links;
     all.dp_piece_ns = p->dp_piece_ns;
     all.dp_priority = p->dp_priority;
-    all.bidirectional = p->bidirectional;
+    all.bidirectional = p->n_copies == 2;
+    all.n_copies = p->n_copies > 2 ? p->n_copies : 0;
     all.overlap_f_b = p->overlap_f_b;
     all.n_slices = p->n_slices > 1 ? p->n_slices : 0;
     all.slice_attention = p->slice_attention;
@@ -749,10 +786,12 @@ lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
         return lhi_pipeline_require_plain_passes(pipeline, what, err);
     return lhi_fail(
         err, LH_EUNSUPPORTED,
-        "%s does not support two directions (placement bd): the "
+        "%s does not support %s: the "
         "methods dualpipe, chimera, greedy, gpipe and optimal do, and "
         "simulate, check, compare, explain and train",
-        what);
+        what,
+        pipeline->n_copies > 2 ? "several copies of the model"
+                               : "two directions (placement bd)");
 }
 
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline)
@@ -779,7 +818,7 @@ const char *lh_placement_name(lh_placement placement)
 uint32_t lhi_pipeline_count_sequence_groups(const lh_pipeline *pipeline)
 {
     uint32_t n = pipeline->n_microbatches / pipeline->n_slices;
-    return pipeline->bidirectional ? 2 * n : n;
+    return pipeline->n_copies * n;
 }
 
 uint32_t lhi_pipeline_count_model_chunks(const lh_pipeline *pipeline)

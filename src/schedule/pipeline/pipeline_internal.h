@@ -36,7 +36,8 @@ struct lh_pipeline {
     lhi_arena *mem;
     uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
     bool joint;
-    bool bidirectional;
+    bool bidirectional; /* more than one copy */
+    uint32_t n_copies;  /* of the model: 1, with two directions 2 */
     double overlap_f_b; /* 0: no overlapped pairs */
     uint32_t n_slices;  /* of a sequence; 1: whole sequences */
     double slice_attention;
@@ -87,36 +88,35 @@ struct lh_pipeline {
     int64_t *blocked_until_ns;
 };
 
-/* Returns how many chunks a microbatch passes: all, or half of them in a
- * pipeline with two directions. */
+/* Returns how many chunks a microbatch passes: those of one copy of the model.
+ */
 static inline uint32_t lhi_count_direction_chunks(const lh_pipeline *p)
 {
-    return p->bidirectional ? p->n_chunks / 2 : p->n_chunks;
+    return p->n_chunks / p->n_copies;
 }
 
-/* Checks whether a chunk is the first of its direction: its F needs no other
- * pass. */
+/* Checks whether a chunk is the first of its copy: its F needs no other pass.
+ */
 static inline bool lhi_is_first_chunk(const lh_pipeline *p, uint32_t chunk)
 {
-    return chunk == 0 || (p->bidirectional && chunk == p->n_chunks / 2);
+    return chunk % lhi_count_direction_chunks(p) == 0;
 }
 
-/* Checks whether a chunk is the last of its direction: its D or B needs only
- * its own F. */
+/* Checks whether a chunk is the last of its copy: its D or B needs only its own
+ * F. */
 static inline bool lhi_is_last_chunk(const lh_pipeline *p, uint32_t chunk)
 {
-    return chunk + 1 == p->n_chunks ||
-           (p->bidirectional && chunk + 1 == p->n_chunks / 2);
+    return (chunk + 1) % lhi_count_direction_chunks(p) == 0;
 }
 
 /* Returns the chunk of the other direction with the same parameters; LH_NONE:
- * the pipeline has one direction. */
+ * the pipeline does not have two copies. */
 static inline uint32_t lhi_get_copy(const lh_pipeline *p, uint32_t chunk)
 {
     uint32_t half = p->n_chunks / 2;
-    return !p->bidirectional ? LH_NONE
-           : chunk < half    ? chunk + half
-                             : chunk - half;
+    return p->n_copies != 2 ? LH_NONE
+           : chunk < half   ? chunk + half
+                            : chunk - half;
 }
 
 /* Blocks all messages on the resource of link number `link` until until_ns,

@@ -89,8 +89,7 @@ lh_status lh_check_buffered(const lh_pipeline *pipeline,
         .schedule = schedule,
         .n_devices = lh_pipeline_n_devices(pipeline),
         .n_chunks = lh_pipeline_n_chunks(pipeline),
-        .path_length = lh_pipeline_n_chunks(pipeline) /
-                       (lhi_pipeline_is_bidirectional(pipeline) ? 2 : 1),
+        .path_length = lhi_pipeline_count_model_chunks(pipeline),
         .n_microbatches = lh_pipeline_n_microbatches(pipeline),
         .mem = lhi_arena_make(0),
     };

@@ -235,6 +235,8 @@ static const lhi_schema_field pipeline_rows[] = {
      .when = LHI_DEFAULTED},
     {"bidirectional", LHI_BOOL(lhi_pipeline_text, desc.bidirectional),
      .when = LHI_OPTIONAL},
+    {"copies", LHI_INTEGER(lhi_pipeline_text, desc.n_copies), .least = 2,
+     .most = LH_MAX_CHUNKS, LHI_OMIT_IF(lhi_pipeline_text, desc.n_copies, 0)},
     {"overlap", LHI_CUSTOM(lhi_pipeline_text), .read = read_overlap,
      .write = write_overlap, .when = LHI_OPTIONAL},
     {"slices", LHI_CUSTOM(lhi_pipeline_text), .read = read_slices,

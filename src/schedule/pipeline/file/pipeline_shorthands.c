@@ -77,22 +77,29 @@ lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(reject_both(r, map, "chunks", err));
     LHI_TRY(reject_both(r, map, "bidirectional", err));
     LHI_TRY(lhi_schema_read(r, map, &lhi_uniform_schema, &u, err));
-    uint32_t v = u.chunks_per_device, P = d->n_devices;
+    uint32_t v = u.chunks_per_device, copies = d->n_copies ? d->n_copies : 1;
+    uint32_t P = d->n_devices / copies; /* devices of one copy */
+    if (d->n_devices % copies != 0 || (d->n_copies && u.placement == BD))
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "uniform: %" PRIu32 " devices cannot be %" PRIu32
+                            " copies of a model with placement %s",
+                            d->n_devices, copies, placements[u.placement]);
     uint32_t share = u.placement == BD ? 1 : v; /* chunks of one microbatch */
-    lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, (size_t)P * v);
+    lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, (size_t)d->n_devices * v);
     if (!chunks)
         return lhi_fail_nomem(err);
     u.model.f_ns = (u.model.f_ns + share / 2) / share;
     u.model.d_ns = (u.model.d_ns + share / 2) / share;
     u.model.w_ns = (u.model.w_ns + share / 2) / share;
     u.model.offload_ns = (u.model.offload_ns + share / 2) / share;
-    for (uint32_t c = 0; c < P * v; c++) {
-        bool back = u.placement >= WAVE && c / P % 2;
+    for (uint32_t c = 0; c < copies * P * v; c++) {
+        const uint32_t copy = c / (P * v), own = c % (P * v);
+        bool back = u.placement >= WAVE && own / P % 2;
         chunks[c] = u.model;
-        chunks[c].device = back ? P - 1 - c % P : c % P;
+        chunks[c].device = copy * P + (back ? P - 1 - own % P : own % P);
     }
     d->bidirectional = u.placement == BD;
-    d->n_chunks = P * v;
+    d->n_chunks = copies * P * v;
     d->chunks = chunks;
     return LH_OK;
 }
@@ -148,12 +155,14 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
     uint32_t n = 0, kept = 0;
-    for (uint32_t c = 0; c + 1 < d->n_chunks; c++) {
+    const uint32_t length = d->n_chunks / (d->n_copies        ? d->n_copies
+                                           : d->bidirectional ? 2
+                                                              : 1);
+    for (uint32_t c = 0; length && c + 1 < d->n_chunks; c++) {
         uint32_t a = d->chunks[c].device, b = d->chunks[c + 1].device;
         if (a >= d->n_devices || b >= d->n_devices)
             continue; /* lhi_pipeline_make() rejects it with its line */
-        if (group[a] == group[b] ||
-            (d->bidirectional && c + 1 == d->n_chunks / 2))
+        if (group[a] == group[b] || (c + 1) % length == 0)
             continue;
         pairs[n] = (pair){a, b, n};
         n++;

@@ -244,6 +244,7 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
     traverse_index(w, &d->n_microbatches);
     traverse_flag(w, &d->joint);
     traverse_flag(w, &d->bidirectional);
+    traverse_index(w, &d->n_copies);
     int64_t overlap = (int64_t)lhi_double_to_bits(d->overlap_f_b);
     traverse_number(w, &overlap);
     if (!w->out)
