@@ -58,6 +58,15 @@ def make_plan():
     write("text", "It was the best of times, it was the worst of times.\n" * 90)
 
 
+@makes("job.yaml", "plan.json", "text", "two.json")
+def make_four_replicas():
+    """A plan for four replicas of two stages."""
+    make_plan()
+    write("two.yaml", read("job.yaml").replace("pipeline: 4, data: 2",
+                                               "pipeline: 2, data: 4"))
+    case("plan", ["plan", "two.yaml", "-o", "two.json"], out=ANY)
+
+
 @makes("job.yaml", "plan.json", "text", "calm.json", "weights")
 def prepare():
     """The plan and its undisturbed run."""
@@ -190,10 +199,7 @@ def a_replica_is_lost():
 def layers_moved_before_a_loss():
     """The state in memory is that of other layers than those with which the run
     begins again, so the checkpoint is read."""
-    make_plan()
-    write("two.yaml", read("job.yaml").replace("pipeline: 4, data: 2",
-                                               "pipeline: 2, data: 4"))
-    case("plan", ["plan", "two.yaml", "-o", "two.json"], out=ANY)
+    make_four_replicas()
     write_kills({6: 12})
     train = ["train", "two.json", *TRAIN[2:], "--steps", "15"]
     calm = json_case("undisturbed", [*train, "--checkpoint", "stayed"])
@@ -346,6 +352,70 @@ def layers_leave_a_host_with_two_ranks():
     check(move["moved"]["layers"][1] < 16 and
           sum(move["moved"]["layers"]) == 64 and
           calm["makespan_s"] / 100 / last > 0.9 * 7 / 8, (move, last))
+
+
+@test
+def a_lost_rank_leaves_seven_eighths():
+    """With four replicas of two stages, and with eight of one, the others run a
+    lost rank's microbatches with at least 90 % of 7/8 of the throughput."""
+    write("lost.yaml", """
+        longhaul: events/1
+        events: [{at: 3, rank: 2, process: lost}]
+        """)
+    for copies, microbatches in (4, 16), (8, 4):
+        write("copies.yaml", f"""
+            longhaul: pipeline/1
+            time_unit: ms
+            microbatches: {microbatches}
+            devices: 8
+            copies: {copies}
+            uniform: {{F: 80, D: 80, W: 80, memory: {{F: 1, W: -1}}}}
+            """)
+        calm = json_case("undisturbed", ["simulate", "copies.yaml", "-s", "auto"])
+        found = json_case("lost", [
+            "train", "copies.yaml", "-s", "auto", "--speed", "100",
+            "--message-bytes", "64", "--steps", "6", "--events", "lost.yaml",
+            "--max-restarts", "1"], program=VIRTUAL,
+            err="rank 2: lost by an event; all ranks restart (.|\n)*"
+                "rank 2 is lost, and other ranks run its microbatches(.|\n)*"
+                "restart 1 continues at step 3")
+        check([one["step"] for one in found["iterations"]] == list(range(6)),
+              found["iterations"])
+        before, after = (found["iterations"][i]["seconds"] for i in (2, 5))
+        check(abs(before - calm["makespan_s"] / 100) < 0.01 * before, before)
+        check(before / after > 0.9 * 7 / 8, (copies, before / after))
+
+
+@test
+def a_lost_rank_trains_on_other_ranks():
+    """The weights are those of any run from which the rank is lost in that step,
+    threads or processes, restarted or resumed."""
+    make_four_replicas()
+    train = ["train", "two.json", *TRAIN[2:], "--max-restarts", "1",
+             "--checkpoint-every", "4", "--steps", "8"]
+    write("events.yaml", """
+        longhaul: events/1
+        events: [{at: 4, rank: 4, process: lost}]
+        """)
+    calm = json_case("undisturbed", [*train, "--checkpoint", "calm"])
+    lost = ["--events", "events.yaml", "--checkpoint"]
+    says = "rank 4 is lost, and other ranks run its microbatches: "
+    found = json_case("threads", [*train, *lost, "threads"], program=VIRTUAL,
+                      err=f"{says}(.|\n)*restart 1 continues at step 4")
+    check(found["restarts"] == [{"step": 4, "repeated": 0}], found["restarts"])
+    json_case("processes", [*train, *lost, "processes", "--ranks", "local"],
+              err=says)
+    shutil.copytree(WORK / "calm/step-00000004", WORK / "first/step-00000004")
+    json_case("resumed", [*train, *lost, "resumed", "--resume", "first"],
+              program=VIRTUAL, err=says)
+    for part in "model.safetensors", "optimizer.safetensors":
+        one, *others = ((WORK / f"{name}/step-00000008" / part).read_bytes()
+                        for name in ("threads", "processes", "resumed", "calm"))
+        check([one == other for other in others] == [True, True, False], part)
+    check(losses(found)[:4] == losses(calm)[:4] and
+          all(abs(a - b) < 1e-5 * b for a, b in
+              zip(losses(found), losses(calm), strict=True)),
+          (losses(found), losses(calm)))
 
 
 @test
@@ -518,6 +588,31 @@ def rank_0_is_started_again():
           "state in memory" in errors, errors)
     check(losses(found) == json.loads(read("calm.json"))[52:] and
           weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+          "weights")
+
+
+@long_test
+def the_microbatches_of_a_lost_host_are_divided():
+    """The host of the next stage runs the lost rank's part. The weights are those
+    of ranks that are threads, one of which an event ends in that step."""
+    make_four_replicas()
+    lost = ["--max-restarts", "9", "--events", "events.yaml"]
+    write("events.yaml", """
+        longhaul: events/1
+        events: [{at: 52, rank: 4, process: lost}]
+        """)
+    json_case("threads", ["train", "two.json", *TRAIN[2:], *lost, "--checkpoint",
+                          "threads"], program=VIRTUAL, err=ANY)
+    with reserved_port() as port:
+        started = srun(port, *lost, plan="two.json")
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    errors = "".join(err for _, err in ends)
+    check([one.returncode for one in started] ==
+          [-9 if rank == 4 else 0 for rank in range(RANKS)] and
+          "rank 4 has not restarted: rank 5's host runs it" in errors and
+          errors.count("rank 4 is lost, and other ranks run its "
+                       "microbatches: ") == 1, errors)
+    check(weights("run").read_bytes() == weights("threads").read_bytes(),
           "weights")
 
 

@@ -165,12 +165,12 @@ static bool is_moment(const lh_event *e)
  * (links, device, rail or process); NULL: it has no target. */
 static const key_rules *find_rules(const lh_event *e)
 {
-    return e->n_links                        ? &link_rules
-           : e->device != LH_NONE            ? &device_rules
-           : e->rail                         ? &rail_rules
-           : e->process == LH_PROCESS_KILLED ? &killed_rules
-           : e->process                      ? &stopped_rules
-                                             : NULL;
+    return e->n_links                         ? &link_rules
+           : e->device != LH_NONE             ? &device_rules
+           : e->rail                          ? &rail_rules
+           : e->process == LH_PROCESS_STOPPED ? &stopped_rules
+           : e->process                       ? &killed_rules
+                                              : NULL;
 }
 
 /* Checks the keys of an event against the rules `w` of its kind (links, device,
@@ -265,7 +265,7 @@ static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
 }
 
 static const char *const rails[] = {"down", "up", NULL};
-static const char *const processes[] = {"killed", "stopped", NULL};
+static const char *const processes[] = {"killed", "stopped", "lost", NULL};
 
 static const lhi_schema_field event_rows[] = {
     {"from", LHI_CUSTOM(lh_event), .read = read_from, .write = write_from,

@@ -213,7 +213,7 @@ static lh_status check_process(const lh_event *e, lh_error *err)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
                     "at %" PRId64 ": a step must be at least 0, and a stopped "
-                    "process, but no killed one, has a pause",
+                    "process, but no other, has a pause",
                     e->first_step);
 }
 
@@ -418,7 +418,9 @@ static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
     char device[32];
     if (e->process)
         snprintf(device, sizeof device, "rank %" PRIu32 " %s", e->rank,
-                 e->process == LH_PROCESS_KILLED ? "killed" : "stopped");
+                 e->process == LH_PROCESS_KILLED ? "killed"
+                 : e->process == LH_PROCESS_LOST ? "lost"
+                                                 : "stopped");
     else if (e->rail == LH_RAIL_UNCHANGED)
         snprintf(device, sizeof device, "%s %" PRIu32,
                  c->placement ? "host" : "device", e->device);

@@ -134,6 +134,20 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
     return LH_OK;
 }
 
+/* Copies the list of the microbatches that run on chunk mine[i]. */
+static lh_status copy_own_microbatches(lhi_cpu *cpu, const lhi_cpu_options *o,
+                                       uint32_t i, lh_error *err)
+{
+    lhi_cpu_chunk *chunk = &cpu->local_chunks[i];
+    chunk->n_own = o->n_own[i];
+    chunk->own = LHI_NEW(cpu->mem, uint32_t, o->n_own[i] + 1u);
+    if (!chunk->own)
+        return lhi_fail_nomem(err);
+    memcpy(chunk->own, o->own + (size_t)i * o->n_microbatches,
+           o->n_own[i] * sizeof *chunk->own);
+    return LH_OK;
+}
+
 /* Creates this device's chunks (ranges of layers) and draws or allocates their
  * weights and gradients. */
 static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
@@ -146,6 +160,8 @@ static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
     for (uint32_t i = 0; i < o->n_mine; i++) {
         cpu->local_chunks[i] = lhi_cpu_init_chunk(o, i);
         LHI_TRY(lhi_cpu_build_tensors(cpu, o, &cpu->local_chunks[i], err));
+        if (o->own)
+            LHI_TRY(copy_own_microbatches(cpu, o, i, err));
     }
     return LH_OK;
 }
@@ -215,6 +231,9 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
         lhi_cpu_chunk *chunk = &cpu->local_chunks[i];
         memset(chunk->forward_done, 0, n * sizeof *chunk->forward_done);
         lhi_cpu_reset_slices(cpu, chunk);
+        if (chunk->own && chunk->n_own == 0 && kind == LHI_STEP_TRAIN)
+            memset(chunk->gradients, 0,
+                   chunk->n_values * sizeof *chunk->gradients);
         for (uint32_t m = 0; m < n; m++)
             if (chunk->slots[m]) {
                 for (uint32_t j = 0; j < lhi_cpu_count_layers(chunk); j++)

@@ -243,9 +243,10 @@ typedef struct lhi_cpu_chunk {
     uint64_t cost;
     bool *moe;                        /* has experts; layers, then modules */
     lhi_cpu_microbatch_state **slots; /* per microbatch; NULL: not resident */
-    bool *forward_done;  /* per microbatch: F has run in this step */
-    uint32_t *recompute; /* per layer: bit set of parts recomputed by D */
-    uint32_t *offload;   /* per layer: offloaded parts; 0 for modules */
+    bool *forward_done;   /* per microbatch: F has run in this step */
+    uint32_t n_own, *own; /* microbatches that run here; NULL: all */
+    uint32_t *recompute;  /* per layer: bit set of parts recomputed by D */
+    uint32_t *offload;    /* per layer: offloaded parts; 0 for modules */
     lhi_cpu_microbatch_state *free;
     /* one block holds one microbatch's offload */
     lhi_storage_block *free_blocks;

@@ -158,12 +158,25 @@ static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     lhi_cpu_reduce_partial_gradients(cpu, chunk, first, last - first);
 }
 
+/* Returns the microbatch whose gradient is the chunk's next one to be added to
+ * `item`; LH_NONE: none is left. */
+static uint32_t find_next_microbatch(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk,
+                                     const lhi_cpu_item *item)
+{
+    if (chunk->own)
+        return item->done < chunk->n_own ? chunk->own[item->done] : LH_NONE;
+    return item->done < cpu->n_microbatches
+               ? lhi_cpu_nth_summed(cpu, item->done)
+               : LH_NONE;
+}
+
 /* Adds the next microbatch's gradient to the item (a group of weights), and
  * frees activation buffers that no other item needs. */
 static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                 lhi_cpu_item *item)
 {
-    uint32_t m = lhi_cpu_nth_summed(cpu, item->done);
+    uint32_t m = find_next_microbatch(cpu, chunk, item);
     lhi_cpu_microbatch_state *slot = chunk->slots[m];
     run_item(cpu, chunk, item, slot);
     lhi_cpu_saved_activations *kept =
@@ -219,9 +232,11 @@ static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     item->requested[microbatch] = true;
     if (chunk->shards_by_layer && cpu->hooks)
         return request_part(cpu, chunk, lhi_cpu_item_part(chunk, item), err);
-    while (item->done < cpu->n_microbatches &&
-           item->requested[lhi_cpu_nth_summed(cpu, item->done)])
+    uint32_t next = find_next_microbatch(cpu, chunk, item);
+    while (next != LH_NONE && item->requested[next]) {
         add_next_microbatch(cpu, chunk, item);
+        next = find_next_microbatch(cpu, chunk, item);
+    }
     return LH_OK;
 }
 

@@ -259,6 +259,10 @@ typedef struct lhi_cpu_options {
     uint32_t microbatch;  /* sequences */
     uint32_t sequence;    /* tokens per sequence */
     uint32_t n_microbatches;
+    /* Microbatches that run on chunk mine[i], in ascending order: n_own[i]
+     * entries from own + i * n_microbatches on; copied. NULL: all. Others are
+     * on other devices. Requires whole tensors and sequences here. */
+    const uint32_t *n_own, *own;
     /* Slices of each sequence: microbatch q * n_slices + s is slice s of the
      * q-th sequences. 0, 1: microbatches have whole sequences. */
     uint32_t n_slices;

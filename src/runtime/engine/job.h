@@ -14,6 +14,7 @@
  *     run.c, launched_rank.c     entry points, with the launchers of
  *                                src/runtime/transport
  *     restart.c                  restarts after the loss of a rank
+ *     rerouting.c                ... and its microbatches on other ranks
  *     run_journal.c              ... switches and notices before it
  *     memory_checkpoint.c        ... training state before it
  *     job_digest.c               the configuration that ranks must share
@@ -74,6 +75,13 @@
 
 typedef struct lhi_run_record lhi_run_record; /* restart.h */
 
+/* The iteration without a lost rank, over all replicas; NULL: no rank's
+ * microbatches are rerouted (rerouting.h). */
+typedef struct lhi_rerouting {
+    lh_pipeline *pipeline;
+    lh_exec *exec;
+} lhi_rerouting;
+
 /* A run's configuration, shared by all ranks in a process. */
 typedef struct lhi_job {
     const lh_pipeline *pipeline;
@@ -88,7 +96,9 @@ typedef struct lhi_job {
     bool emulates;
     bool launched; /* one rank per process, started externally */
     bool follows;  /* ... which is not rank 0: rank 0 ends the run */
-    bool replaces; /* this process runs a lost rank of another host */
+    bool replaces; /* this process runs a lost rank of another host ... */
+    uint32_t replacing_host; /* ... on the host of this rank */
+    lhi_rerouting rerouting;
     /* This process is a rank 0 that was started again: the others restart, and
      * the record of the run is lost. */
     bool is_started_again;

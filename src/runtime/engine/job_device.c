@@ -28,6 +28,22 @@ uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n)
     return all;
 }
 
+/* Lists the microbatches that rank `rank` runs on each of the chunks
+ * options->mine, in ascending order, in options->n_own and options->own. */
+static void list_own_microbatches(const lhi_job *job, uint32_t rank,
+                                  const lhi_cpu_options *options,
+                                  uint32_t *n_own, uint32_t *own)
+{
+    const uint32_t n = job->exec->n_chunks, all = options->n_microbatches;
+    const lh_exec *x = job->rerouting.exec;
+    for (uint32_t i = 0; i < options->n_mine; i++)
+        for (uint32_t m = 0; m < all; m++)
+            for (uint32_t copy = 0; copy < all; copy++)
+                if (x->chunk_ranks[copy * n + options->mine[i]] == rank &&
+                    lhi_rerouted_microbatch(copy, all, job->grid.replicas) == m)
+                    own[i * all + n_own[i]++] = m;
+}
+
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
                                    lhi_cpu_options *out, lh_error *err)
 {
@@ -35,8 +51,14 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     const lh_exec *x = job->exec;
     const lhi_grid *grid = &job->grid;
     bool by_nodes = m->nodes && grid->expert > 1;
-    /* followed by the nodes */
-    uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
+    const uint32_t n_each = x->n_half / x->n_chunks; /* microbatches */
+    const bool is_rerouted = job->rerouting.exec != NULL;
+    const uint32_t n_all = is_rerouted ? grid->replicas * n_each : n_each;
+    const size_t n_listed =
+        is_rerouted ? (size_t)x->n_chunks * (1 + (size_t)n_all) : 0;
+    /* followed by the nodes, and by the rerouted chunks' microbatches */
+    uint32_t *mine =
+        calloc(x->n_chunks + grid->expert + n_listed, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
     bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
     const uint64_t groups = lhi_pipeline_count_sequence_groups(job->pipeline);
@@ -66,12 +88,13 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .microbatch =
             m->micro_batches ? m->micro_batches[at.replica] : m->micro_batch,
         .sequence = m->sequence,
-        .n_microbatches = x->n_half / x->n_chunks,
+        .n_microbatches = n_all,
         .replica = at.replica,
         .n_replicas = grid->replicas,
         .n_slices = lhi_pipeline_n_slices(job->pipeline),
         .step_sequences = groups * lhi_job_count_sequences(m, grid->replicas),
-        .first_sequence = groups * lhi_job_count_sequences(m, at.replica),
+        .first_sequence =
+            is_rerouted ? 0 : groups * lhi_job_count_sequences(m, at.replica),
         .context = at.context,
         .n_contexts = grid->context,
         .n_tensor = grid->tensor,
@@ -88,6 +111,12 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .expert_capacity = m->expert_capacity,
         .bf16 = m->bf16,
         .threads = m->threads};
+    if (is_rerouted) {
+        uint32_t *lists = mine + x->n_chunks + grid->expert;
+        out->n_own = lists;
+        out->own = lists + x->n_chunks;
+        list_own_microbatches(job, rank, out, lists, lists + x->n_chunks);
+    }
     return LH_OK;
 }
 
@@ -109,7 +138,8 @@ lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
 {
     if (job->model)
         return make_cpu_device(job, rank, out, err);
-    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
-                            (size_t)job->o.message_bytes,
-                            job->o.tolerated_lateness_ns, out, err);
+    return lhi_device_timed(
+        job->rerouting.exec ? job->rerouting.pipeline : job->pipeline,
+        rank % job->exec->n_ranks, (size_t)job->o.message_bytes,
+        job->o.tolerated_lateness_ns, out, err);
 }

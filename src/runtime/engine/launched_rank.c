@@ -2,6 +2,7 @@
 /* Runs one rank in a process that mpirun, srun, torchrun or a similar launcher
  * started. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "runtime/engine/rerouting.h"
 #include "runtime/engine/restart.h"
 
 #include "base/fail.h"
@@ -40,8 +41,8 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
-/* Ranks of other replicas that a process may replace. */
-enum { MOST_REPLACED = 3 };
+/* Ranks of other replicas, and all ranks, that a process may replace. */
+enum { MOST_OF_STAGE = 3, MOST_REPLACED = 3 + MOST_OF_STAGE };
 /* Time after a restart before a replacement starts for a rank that has not
  * joined, per replica between the two; less if --silence is less. */
 static const int64_t replacement_delay_ns = 10000000000;
@@ -53,8 +54,9 @@ typedef struct start {
     lhi_mpi *mpi; /* NULL: started by srun or torchrun */
     const lhi_mpi_setup *setup;
     const lhi_tcp_options *tcp; /* of ranks started so */
-    /* Ranks of the same stage in other replicas, the nearest first. */
-    uint32_t n_replaced, replaced[MOST_REPLACED];
+    /* Ranks that this process may replace, and for how many delays it waits
+     * before it does. */
+    uint32_t n_replaced, replaced[MOST_REPLACED], n_delays[MOST_REPLACED];
     /* One per child process, shared with them: of the own rank, then of those
      * that it may replace. */
     lhi_attempt_failure *failure;
@@ -126,7 +128,7 @@ static bool is_rank_missing(const lhi_net *alone, const start *s,
     const int64_t delay_ns = silence_ns && silence_ns < replacement_delay_ns
                                  ? silence_ns
                                  : replacement_delay_ns;
-    const int64_t until_ns = lhi_now_ns() + index * delay_ns;
+    const int64_t until_ns = lhi_now_ns() + s->n_delays[index - 1] * delay_ns;
     while (s->job->n_restarts > 0 && lhi_now_ns() < until_ns) {
         if (__atomic_load_n(&own->has_joined, __ATOMIC_ACQUIRE) ||
             __atomic_load_n(&own->text[0], __ATOMIC_ACQUIRE) ||
@@ -154,6 +156,7 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     s->job->first_memory_file =
         other.rank - index; /* its file is number `index` */
     s->job->replaces = true;
+    s->job->replacing_host = s->rank;
     /* If it cannot join, the rank itself has, or the attempt fails. */
     if (!is_rank_missing(alone, s, index) ||
         open_endpoint(&other, &net, &ignored) != LH_OK)
@@ -220,20 +223,34 @@ static lh_status prepare_attempt(void *of, lh_error *err)
     return status;
 }
 
+/* Adds a rank that this process may replace after n_delays delays. Rank 0 is
+ * excluded, because the other ranks connect to its host. */
+static void add_replaced(start *s, uint32_t rank, uint32_t n_delays)
+{
+    if (rank == 0 || s->n_replaced == MOST_REPLACED)
+        return;
+    s->replaced[s->n_replaced] = rank;
+    s->n_delays[s->n_replaced++] = n_delays;
+}
+
 /* Lists the ranks that this process may replace: the same stage of the replicas
- * before its own, whose ranks have the same weights. Rank 0 is excluded,
- * because the other ranks connect to its host. */
+ * before its own, whose ranks have the same weights. If there are at least two
+ * other replicas, among which microbatches can be divided (rerouting.h), first
+ * those of the neighbouring stage. */
 static void find_replaced(start *s)
 {
     const lhi_grid *grid = &s->job->grid;
     lhi_grid_coords at = lhi_grid_find_coords(grid, s->rank);
-    const uint32_t own = at.replica;
+    const uint32_t own = at.replica, first = s->rank - at.device;
+    const bool divides = grid->replicas > 2;
     if (s->mpi) /* replaces no process */
         return;
-    for (uint32_t i = 1; i < grid->replicas && i <= MOST_REPLACED; i++) {
+    for (uint32_t d = 0; divides && d < grid->n_devices; d++)
+        if (lhi_job_find_sharing_host(s->job, first + d) == s->rank)
+            add_replaced(s, first + d, 1);
+    for (uint32_t i = 1; i < grid->replicas && i <= MOST_OF_STAGE; i++) {
         at.replica = (own + grid->replicas - i) % grid->replicas;
-        s->replaced[s->n_replaced] = lhi_grid_find_rank(grid, &at);
-        s->n_replaced += s->replaced[s->n_replaced] > 0;
+        add_replaced(s, lhi_grid_find_rank(grid, &at), i + divides);
     }
 }
 

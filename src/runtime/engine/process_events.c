@@ -57,7 +57,15 @@ static lh_status apply_to_thread(const lhi_job *job, const lh_event *e,
         return LH_OK;
     }
     __atomic_store_n(&job->record->is_thread_lost, true, __ATOMIC_RELAXED);
-    return lhi_fail(err, LH_EIO, "killed by an event");
+    return lhi_fail(err, LH_EIO, "%s by an event",
+                    e->process == LH_PROCESS_LOST ? "lost" : "killed");
+}
+
+/* Records that a rank does not come back on a host of its own. */
+static void record_lost_rank(const lhi_job *job, uint32_t rank)
+{
+    job->record->lost_rank = rank;
+    __atomic_add_fetch(&job->record->n_lost_ranks, 1, __ATOMIC_RELEASE);
 }
 
 lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
@@ -76,11 +84,15 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
             *is_done = true;
         if (job->is_started_again) /* as above */
             continue;
+        if (e->process == LH_PROCESS_LOST)
+            record_lost_rank(job, rank);
         if (lhi_job_has_threads(job)) {
             LHI_TRY(apply_to_thread(job, e, err));
             continue;
         }
-        if (e->process == LH_PROCESS_KILLED)
+        if (e->process == LH_PROCESS_LOST && job->launched)
+            kill(getppid(), SIGKILL);
+        if (e->process != LH_PROCESS_STOPPED)
             raise(SIGKILL);
         LHI_TRY(stop_process(e->pause_ns / timeline->speed, err));
     }
@@ -94,7 +106,8 @@ lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err)
     bool kills = false;
     for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
         const lh_event *e = timeline->effects[i].event;
-        kills = kills || e->process == LH_PROCESS_KILLED;
+        kills = kills || e->process == LH_PROCESS_KILLED ||
+                e->process == LH_PROCESS_LOST;
         if (e->process && e->rank >= n)
             return lhi_fail(err, LH_EINPUT,
                             "the event in line %" PRIu32 ": there is no rank "

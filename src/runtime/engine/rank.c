@@ -2,6 +2,7 @@
 #include "runtime/engine/rank.h"
 
 #include "base/realtime.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,90 @@ uint32_t lhi_rank_pool_growth(const lhi_rank *rank)
     return rank->pool.growth + lhi_delegated_path_pool_growth(rank->delegated);
 }
 
+/* --- rerouted microbatches --- */
+
+/* Returns a pass with the device's numbers for chunk and microbatch. */
+static lh_pass get_device_pass(const lhi_rank *rank, const lh_pass *pass)
+{
+    lh_pass out = *pass;
+    if (rank->progress) {
+        const uint32_t n = lhi_pipeline_count_model_chunks(rank->o.pipeline);
+        out.chunk = pass->chunk % n;
+        out.microbatch = lhi_rerouted_microbatch(
+            pass->chunk / n, rank->n_copies, rank->o.rerouted_replicas);
+    }
+    return out;
+}
+
+/* Counts the microbatches that the rank runs on each chunk. */
+static lh_status make_progress(lhi_rank *rank, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    if (!rank->o.rerouted_replicas || !rank->o.hooks)
+        return LH_OK;
+    rank->progress = LHI_NEW(rank->mem, lhi_chunk_progress,
+                             lhi_pipeline_count_model_chunks(rank->o.pipeline));
+    if (!rank->progress)
+        return lhi_fail_nomem(err);
+    rank->n_copies = lh_pipeline_n_chunks(rank->o.pipeline) /
+                     lhi_pipeline_count_model_chunks(rank->o.pipeline);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lh_pass pass = get_device_pass(rank, &program->passes[i].pass);
+        rank->progress[pass.chunk].n_passes += program->passes[i].is_last;
+    }
+    return LH_OK;
+}
+
+/* Starts a step: no chunk has begun. */
+static void reset_progress(lhi_rank *rank)
+{
+    const uint32_t n = lhi_pipeline_count_model_chunks(rank->o.pipeline);
+    for (uint32_t c = 0; rank->progress && c < n; c++) {
+        rank->progress[c].n_left = rank->progress[c].n_passes;
+        rank->progress[c].has_begun = false;
+    }
+}
+
+/* Checks whether pass `i` is the first on its chunk of the device. */
+static bool is_first_on_chunk(lhi_rank *rank, uint32_t i)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    if (!rank->progress || !pass->is_first)
+        return pass->is_first;
+    lhi_chunk_progress *at =
+        &rank->progress[get_device_pass(rank, &pass->pass).chunk];
+    const bool is_first = !at->has_begun;
+    at->has_begun = true;
+    return is_first;
+}
+
+/* Checks whether the pass, which has ended, is the last W or B on its chunk of
+ * the device. */
+static bool is_last_on_chunk(lhi_rank *rank, const lhi_exec_pass *pass)
+{
+    if (!rank->progress || !pass->is_last)
+        return pass->is_last;
+    return --rank->progress[get_device_pass(rank, &pass->pass).chunk].n_left ==
+           0;
+}
+
+/* Completes a training step on the device's chunks without microbatches, whose
+ * gradients are zero. */
+static lh_status complete_unused_chunks(lhi_rank *rank, lh_error *err)
+{
+    const lhi_rank_hooks *hooks = rank->o.hooks;
+    const lhi_device *device = rank->o.device;
+    const uint32_t n = lhi_pipeline_count_model_chunks(rank->o.pipeline);
+    for (uint32_t c = 0; rank->progress && c < n; c++) {
+        if (rank->progress[c].n_passes > 0 ||
+            device->ops->n_tensors(device, c) == 0)
+            continue;
+        LHI_TRY(hooks->first(hooks->context, c, err));
+        hooks->last(hooks->context, c);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
                         lh_error *err)
 {
@@ -105,6 +190,8 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
     rank->o = *options;
     rank->program = &options->exec->ranks[options->stage];
     lh_status status = make_receives(rank, err);
+    if (status == LH_OK)
+        status = make_progress(rank, err);
     if (status == LH_OK)
         status = lhi_emulated_collectives_make(rank, err);
     if (status == LH_OK)
@@ -263,8 +350,9 @@ static lh_status await_pass_data(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
     if (hooks && hooks->pass)
         return hooks->pass(hooks->context, i, kind, err);
     if (hooks)
-        return pass->is_first
-                   ? hooks->first(hooks->context, pass->pass.chunk, err)
+        return is_first_on_chunk(rank, i)
+                   ? hooks->first(hooks->context,
+                                  get_device_pass(rank, &pass->pass).chunk, err)
                    : LH_OK;
     int64_t executed = lhi_emulated_collectives_ready_ns(rank, pass);
     if (executed > *ready_ns)
@@ -283,8 +371,8 @@ static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
     if (!hooks) {
         lhi_emulated_collectives_start_pass(rank, pass, span->start_ns);
         lhi_emulated_collectives_end_pass(rank, pass, span->end_ns);
-    } else if (pass->is_last && !hooks->pass) {
-        hooks->last(hooks->context, pass->pass.chunk);
+    } else if (!hooks->pass && is_last_on_chunk(rank, pass)) {
+        hooks->last(hooks->context, get_device_pass(rank, &pass->pass).chunk);
     }
 }
 
@@ -317,6 +405,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     lhi_pass_record *record = &rank->records[i];
     lhi_buffer *buffer = NULL;
     lhi_span span = {0, 0};
+    const lh_pass what = get_device_pass(rank, &pass->pass);
     const void *in;
     int64_t ready_ns = *free_ns;
     LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
@@ -328,9 +417,8 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
         return lhi_fail_nomem(err);
     record->start_ns = lhi_now_ns();
-    lh_status status =
-        device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
-                         ready_ns, &span, err);
+    lh_status status = device->ops->run(
+        device, &what, in, buffer ? buffer->data : NULL, ready_ns, &span, err);
     record->end_ns = record->issued_ns = lhi_now_ns();
     record->peak_bytes = device->ops->peak_bytes(device);
     if (status != LH_OK) {
@@ -383,6 +471,7 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     const lhi_exec_rank *program = rank->program;
     lhi_device *device = rank->o.device;
     LHI_TRY(device->ops->begin(device, step, kind, err));
+    reset_progress(rank);
     if (!rank->o.hooks)
         lhi_emulated_collectives_begin_step(rank, t0_ns);
     lhi_activation_offload_begin_step(rank, t0_ns);
@@ -405,6 +494,8 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(run_pass(rank, i, step, kind, &free_ns, err));
         *end_ns = rank->records[i].end_ns;
     }
+    if (kind == LHI_STEP_TRAIN)
+        LHI_TRY(complete_unused_chunks(rank, err));
     LHI_TRY(lhi_activation_offload_end_step(rank, err));
     if (!rank->o.hooks)
         await_collectives(rank, end_ns);

@@ -83,17 +83,37 @@ typedef struct lhi_rank_options {
         *assignment; /* rank assignment; NULL: the initial one */
     lhi_net *net;
     lhi_device *device;
-    bool emulates; /* messages use the pipeline's links */
-    bool observes; /* records lhi_rank.observation */
+    /* The plan is that of all replicas without a lost rank (rerouting.h). Hooks
+     * and devices that train number chunks and microbatches as in the plan
+     * before: chunk c is c % n of n chunks in a copy of the model, and copy
+     * m * rerouted_replicas + r is microbatch m of replica r. 0: not so. */
+    uint32_t rerouted_replicas;
+    const lh_pipeline *replica; /* one replica's pipeline before the loss */
+    bool emulates;              /* messages use the pipeline's links */
+    bool observes;              /* records lhi_rank.observation */
     const lhi_rank_hooks *hooks;
     const lhi_net_stop *stop; /* polled regularly; may be NULL */
 } lhi_rank_options;
+
+/* Returns the number, over all replicas, of the microbatch of a copy of the
+ * model in a rerouted plan. */
+static inline uint32_t lhi_rerouted_microbatch(uint32_t copy, uint32_t n_copies,
+                                               uint32_t replicas)
+{
+    return copy % replicas * (n_copies / replicas) + copy / replicas;
+}
 
 /* Activation copies over all training steps: their duration, and the passes'
  * wait time for them, in ns. */
 typedef struct lhi_copy_sums {
     int64_t copied_ns, waited_ns;
 } lhi_copy_sums;
+
+/* Progress of a step on a chunk whose microbatches are divided. */
+typedef struct lhi_chunk_progress {
+    uint32_t n_passes, n_left; /* last W or B of each microbatch */
+    bool has_begun;
+} lhi_chunk_progress;
 
 /* An executing rank. */
 typedef struct lhi_rank {
@@ -104,6 +124,9 @@ typedef struct lhi_rank {
     lhi_pool pool;            /* for outputs */
     lhi_buffer **local;       /* per local input; NULL: none stored */
     lhi_pass_record *records; /* per pass */
+    /* Per chunk of one copy of the model; NULL: not rerouted, or no hooks. */
+    lhi_chunk_progress *progress;
+    uint32_t n_copies; /* of the model, if so */
     lhi_pass_observation
         *observation; /* last step, per pass; NULL: not requested */
     /* Emulated data-parallel link; progress in the data stream. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and sends the messages of passes. */
 #include "runtime/engine/rank.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input)
 {
@@ -9,6 +10,21 @@ size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input)
     const lhi_device_ops *ops = rank->o.device->ops;
     return input < x->n_half ? ops->message_bytes(rank->o.device, c - 1, false)
                              : ops->message_bytes(rank->o.device, c + 1, true);
+}
+
+/* Returns the emulated link of the output of `pass` in a rerouted plan, that of
+ * its microbatch's replica; LHI_NET_NO_LINK: none. */
+static uint32_t find_rerouted_link(const lhi_rank *rank, const lh_pass *pass)
+{
+    const lh_pipeline *p = rank->o.replica;
+    const uint32_t c = pass->chunk % p->n_chunks;
+    const lhi_route *route =
+        pass->kind == LH_F ? &p->forward[c] : &p->backward[c];
+    const uint32_t replica =
+        pass->chunk / p->n_chunks % rank->o.rerouted_replicas;
+    return route->resource == LH_NONE
+               ? LHI_NET_NO_LINK
+               : replica * p->n_resources + route->resource;
 }
 
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
@@ -21,7 +37,9 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
         const lh_exec *x = rank->o.exec;
         /* each pipeline copy has its own links */
         link = rank->o.base / x->n_ranks * x->n_links + pass->link;
-        if (pass->turn != UINT64_MAX)
+        if (rank->progress)
+            link = find_rerouted_link(rank, &pass->pass);
+        else if (pass->turn != UINT64_MAX)
             turn = rank->turns * x->link_messages[pass->link] + pass->turn;
     }
     buffer->op = (lhi_net_op){0};

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "runtime/engine/all_reduce.h"
 #include "runtime/engine/memory_checkpoint.h"
+#include "runtime/engine/rerouting.h"
 #include "runtime/engine/reschedule.h"
 #include "runtime/engine/run_journal.h"
 
@@ -128,7 +129,7 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
              why, job->n_restarts, job->o.max_restarts);
     if (job->o.warning)
         job->o.warning(job->o.context, text);
-    return LH_OK;
+    return job->launched ? LH_OK : lhi_job_reroute_lost(job, err);
 }
 
 /* Checks whether this rank 0 was started again, while the others restart, and

@@ -28,8 +28,9 @@ struct lhi_run_record {
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
     bool is_thread_lost; /* an event ended a rank that is a thread */
-    int journal;         /* run_journal.h */
-    bool events_done[LH_MAX_EVENTS]; /* process events, by effect number */
+    uint32_t n_lost_ranks, lost_rank; /* lost for good by events */
+    int journal;                      /* run_journal.h */
+    bool events_done[LH_MAX_EVENTS];  /* process events, by effect number */
     lh_train_restart
         *restarts; /* at the record's end; capacity: max_restarts */
     lh_iteration iterations[];

@@ -7,6 +7,7 @@
 #include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/migration_decider.h"
 #include "runtime/engine/migration_target.h"
+#include "runtime/engine/rerouting.h"
 #include "runtime/engine/restart.h"
 #include "runtime/engine/shard_groups.h"
 #include "schedule/pipeline/accessors.h"
@@ -169,6 +170,7 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
         status = run_ranks(job, links, &first, err);
     if (status == LH_OK || (status == LH_ECANCELED && first.text))
         status = lhi_outcome_read(job, first.text, first.size, out, err);
+    lhi_job_clear_rerouting(job);
     lhi_run_record_free(job->record);
     job->record = NULL;
     lhi_proposals_free(job->proposals);

@@ -63,7 +63,7 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
     uint32_t next = timeline ? lh_event_timeline_state(timeline, step) : 0;
-    if (next == *state)
+    if (next == *state || job->rerouting.exec) /* no slow links or devices */
         return LH_OK;
     lh_pipeline *made;
     LHI_TRY(lhi_job_make_step_pipeline(job, step, assignment, &made, err));

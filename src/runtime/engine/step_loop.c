@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a run on each rank. Rank 0 leads: it sends the command for each
  * step, receives the reports, and collects the records. */
+#include "runtime/engine/rerouting.h"
 #include "runtime/engine/restart.h"
 #include "runtime/engine/run_journal.h"
 #include "runtime/engine/worker.h"
@@ -768,6 +769,8 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
     lhi_text out = {0};
     lh_error own = {0};
     lh_status status = lhi_job_resume_attempt(job, net, &own);
+    if (status == LH_OK)
+        status = lhi_job_reroute_replaced(job, net, &own);
     if (status == LH_OK)
         status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {

@@ -9,12 +9,17 @@
 
 lhi_rank_options lhi_run_worker_make_rank_options(const lhi_run_worker *w)
 {
-    uint32_t stage = w->place % w->job->exec->n_ranks;
+    const lhi_rerouting *rerouting = &w->job->rerouting;
+    const bool is_rerouted = rerouting->exec != NULL;
+    const uint32_t stage =
+        is_rerouted ? w->place : w->place % w->job->exec->n_ranks;
     return (lhi_rank_options){
-        .pipeline = w->job->pipeline,
-        .exec = w->job->exec,
+        .pipeline = is_rerouted ? rerouting->pipeline : w->job->pipeline,
+        .exec = is_rerouted ? rerouting->exec : w->job->exec,
         .stage = stage,
         .base = w->place - stage,
+        .rerouted_replicas = is_rerouted ? w->job->grid.replicas : 0,
+        .replica = w->job->pipeline,
         .net = w->net,
         .device = w->device,
         .emulates = w->job->emulates,

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/rerouting.h"
+
+#include "base/fail.h"
+#include "resilience/event_timeline/timeline.h"
+#include "runtime/engine/all_reduce.h"
+#include "runtime/engine/elastic_sharding.h"
+#include "runtime/engine/restart.h"
+#include "schedule/pipeline/accessors.h"
+#include "schedule/pipeline/reroute.h"
+
+#include <longhaul/experimental/methods.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Tag round below those of restarting ranks: see docs/formats/wire.md. */
+enum { REPLACED_TURN = (1 << 23) - 6 };
+
+/* Checks whether the event timeline has other events than those of processes.
+ */
+static bool has_other_events(const lhi_job *job)
+{
+    const lh_event_timeline *timeline = job->o.event_timeline;
+    for (uint32_t i = 0; timeline && i < timeline->n_effects; i++)
+        if (!timeline->effects[i].event->process)
+            return true;
+    return false;
+}
+
+/* Returns the option or layout with which a run is not rerouted; NULL: none. */
+static const char *find_obstacle(const lhi_job *job)
+{
+    const lh_train_model *m = job->model;
+    const lhi_grid *g = &job->grid;
+    const lh_sim_options how = lhi_exec_sim_options(job->exec);
+    const struct {
+        bool applies;
+        const char *name;
+    } obstacles[] = {
+        {job->o.adapt || job->o.reschedule, "changes of the schedule"},
+        {has_other_events(job), "events other than those of processes"},
+        {how.receives != LH_RECEIVES_EARLY || how.coupled_queue > 0 ||
+             job->exec->options.path != LH_DATA_PATH_DIRECT,
+         "late receives, blocking sends or delegated messages"},
+        {lh_pipeline_has_host(job->pipeline), "activations in host memory"},
+        {m && g->tensor * g->context * g->expert * g->expert_tensor > 1,
+         "tensor, context or expert parallelism"},
+        {m && (m->micro_batches || g->mirrored),
+         "unequal replicas or two directions"},
+        {m && lhi_has_pass_collectives(job->pipeline, m),
+         "parameters or gradients sharded inside the iteration"},
+        {m && job->o.enforces_memory, "enforced memory limits"},
+    };
+    for (unsigned i = 0; i < sizeof obstacles / sizeof *obstacles; i++)
+        if (obstacles[i].applies)
+            return obstacles[i].name;
+    return NULL;
+}
+
+uint32_t lhi_job_find_sharing_host(const lhi_job *job, uint32_t rank)
+{
+    const lh_pipeline *p = job->pipeline;
+    const uint32_t device = rank % p->n_devices;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (p->chunks[c].device != device)
+            continue;
+        const bool is_last = lhi_is_last_chunk(p, c);
+        if (is_last && lhi_is_first_chunk(p, c))
+            continue;
+        const uint32_t other = p->chunks[is_last ? c - 1 : c + 1].device;
+        if (other != device)
+            return rank - device + other;
+    }
+    return LH_NONE;
+}
+
+void lhi_job_clear_rerouting(lhi_job *job)
+{
+    lh_exec_free(job->rerouting.exec);
+    lh_pipeline_free(job->rerouting.pipeline);
+    job->rerouting = (lhi_rerouting){0};
+}
+
+/* Builds the pipeline, schedule and execution plan without the lost rank. */
+static lh_status make_rerouting(const lhi_job *job, const lhi_lost_device *lost,
+                                lhi_rerouting *out, lh_error *err)
+{
+    const lh_exec_options options = {.size = sizeof options};
+    lh_schedule *schedule = NULL;
+    LHI_TRY(lhi_pipeline_reroute(job->pipeline, job->grid.replicas, lost,
+                                 &out->pipeline, err));
+    LHI_TRY(lh_method_run("auto", out->pipeline, NULL, &schedule, NULL, err));
+    const lh_status status =
+        lh_exec_make(out->pipeline, schedule, &options, &out->exec, err);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+/* Prints a remark on the process that reports for the run. */
+static void print_remark(const lhi_job *job, const char *text)
+{
+    if (job->o.warning && !job->follows && !job->replaces)
+        job->o.warning(job->o.context, text);
+}
+
+/* Divides the microbatches of a lost rank; `host`: as in lhi_lost_device. */
+static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
+                         lh_error *err)
+{
+    char text[400];
+    lh_error why = {0};
+    const char *obstacle = find_obstacle(job);
+    const lhi_lost_device lost = {rank, host, job->model != NULL};
+    lh_status status = LH_OK;
+    if (!obstacle) {
+        status = make_rerouting(job, &lost, &job->rerouting, &why);
+        if (status == LH_ENOMEM) {
+            if (err)
+                *err = why;
+            return status;
+        }
+    }
+    if (obstacle || status != LH_OK) {
+        lhi_job_clear_rerouting(job);
+        snprintf(text, sizeof text,
+                 "rank %" PRIu32
+                 " is lost, and its replacement runs all of its "
+                 "microbatches, because they are not divided among other ranks "
+                 "with %.250s",
+                 rank, obstacle ? obstacle : why.text);
+    } else {
+        snprintf(text, sizeof text,
+                 "rank %" PRIu32 " is lost, and other ranks run its "
+                 "microbatches: an iteration is predicted to take %.6g s in "
+                 "place of %.6g s",
+                 rank, (double)lh_exec_predicted_ns(job->rerouting.exec) * 1e-9,
+                 (double)lh_exec_predicted_ns(job->exec) * 1e-9);
+    }
+    print_remark(job, text);
+    return LH_OK;
+}
+
+lh_status lhi_job_reroute_lost(lhi_job *job, lh_error *err)
+{
+    const lhi_run_record *r = job->record;
+    lhi_job_clear_rerouting(job);
+    if (r->n_lost_ranks != 1)
+        return LH_OK;
+    return reroute(job, r->lost_rank,
+                   lhi_job_find_sharing_host(job, r->lost_rank), err);
+}
+
+lh_status lhi_job_reroute_replaced(lhi_job *job, lhi_net *net, lh_error *err)
+{
+    const double rank = job->replaces ? lhi_net_rank(net) : 0;
+    const double host = job->replaces ? job->replacing_host : 0;
+    double sums[] = {job->replaces, rank, host};
+    if (!job->record || !job->launched)
+        return LH_OK;
+    LHI_TRY(lhi_all_reduce_sum(net, REPLACED_TURN, sums, 3, NULL, err));
+    lhi_job_clear_rerouting(job);
+    if (sums[0] < 1 || sums[0] > 1)
+        return LH_OK;
+    return reroute(job, (uint32_t)sums[1], (uint32_t)sums[2], err);
+}
