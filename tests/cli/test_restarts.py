@@ -58,7 +58,7 @@ def make_plan():
     write("text", "It was the best of times, it was the worst of times.\n" * 90)
 
 
-@makes("job.yaml", "plan.json", "text", "two.json")
+@makes("job.yaml", "plan.json", "text", "two.yaml", "two.json")
 def make_four_replicas():
     """A plan for four replicas of two stages."""
     make_plan()
@@ -593,9 +593,12 @@ def rank_0_is_started_again():
 
 @long_test
 def the_microbatches_of_a_lost_host_are_divided():
-    """The host of the next stage runs the lost rank's part. The weights are those
-    of ranks that are threads, one of which an event ends in that step."""
+    """The host of the next stage runs the lost rank's part, with the state of
+    another replica. The weights are those of ranks that are threads, one of
+    which an event ends in that step."""
     make_four_replicas()
+    write("two.yaml", read("two.yaml").replace("zero: 1", "zero: 0"))
+    case("plan", ["plan", "two.yaml", "-o", "two.json"], out=ANY)
     lost = ["--max-restarts", "9", "--events", "events.yaml"]
     write("events.yaml", """
         longhaul: events/1
