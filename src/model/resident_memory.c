@@ -409,6 +409,20 @@ bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice)
                                              : slice->mtp == LH_MTP_IN_RANGE);
 }
 
+uint32_t lhi_count_moe_layers(const lh_model *m,
+                              const lh_cost_layer_range *slice)
+{
+    uint32_t first, layers = 0;
+    const uint32_t n =
+        lhi_slice_has_mtp(m, slice) ? lhi_model_mtp_layers(m, &first) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (lh_model_layer_is_moe(m, first + i))
+            layers += m->mtp_layers;
+    for (uint32_t i = 0; i < slice->n_layers; i++)
+        layers += lh_model_layer_is_moe(m, slice->first_layer + i);
+    return layers;
+}
+
 bool lhi_slice_has_end(const lh_cost_layer_range *slice)
 {
     return slice->head || slice->mtp == LH_MTP_IN_RANGE;

@@ -164,6 +164,11 @@ typedef struct lhi_params {
 /* Checks whether the layer range's end includes multi-token prediction modules.
  * */
 bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
+
+/* Counts the layers with experts in a layer range, with those of multi-token
+ * prediction modules. */
+uint32_t lhi_count_moe_layers(const lh_model *model,
+                              const lh_cost_layer_range *slice);
 /* Checks whether the layer range has parts after its layers: the head,
  * multi-token prediction modules, or both. */
 bool lhi_slice_has_end(const lh_cost_layer_range *slice);

@@ -206,20 +206,6 @@ static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
     return again ? 6 : 4;
 }
 
-uint32_t lhi_count_moe_layers(const lh_model *m,
-                              const lh_cost_layer_range *slice)
-{
-    uint32_t first, layers = 0;
-    const uint32_t n =
-        lhi_slice_has_mtp(m, slice) ? lhi_model_mtp_layers(m, &first) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (lh_model_layer_is_moe(m, first + i))
-            layers += m->mtp_layers;
-    for (uint32_t i = 0; i < slice->n_layers; i++)
-        layers += lh_model_layer_is_moe(m, slice->first_layer + i);
-    return layers;
-}
-
 /* Counts the expert layers' all-to-all traffic in a chunk between datacenters,
  * in bytes. */
 static void count_tokens(counter *c, const lhi_group_layout *groups,

@@ -25,11 +25,6 @@ typedef struct lhi_traffic {
     int64_t expert_bytes;
 } lhi_traffic;
 
-/* Counts the layers with experts in a layer range, with those of multi-token
- * prediction modules. */
-uint32_t lhi_count_moe_layers(const lh_model *model,
-                              const lh_cost_layer_range *slice);
-
 /* Computes a complete configuration's traffic per iteration between each
  * ordered pair of datacenters; lists pairs with traffic by `from`, then `to`,
  * in `mem`. Errors as lhi_layout_build(). */
