@@ -2,6 +2,7 @@
 #include "planner/explain/found_plans.h"
 
 #include "base/fail.h"
+#include "planner/layout/choice.h"
 #include "planner/layout/equivalence.h"
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
@@ -9,7 +10,7 @@
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/schedule.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,14 +34,17 @@ static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
                               int64_t after_ns, lh_choice *kept, lh_error *err)
 {
-    lh_timeline *t;
+    lh_evaluator *evaluator;
     lh_bound bound;
+    int64_t ns;
     LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
-    LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
-    set_makespan(kept, lh_timeline_makespan(t), after_ns);
-    kept->bubble_ratio = lh_timeline_bubble_ratio(t);
+    LHI_TRY(lh_evaluator_make(p, NULL, &evaluator, err));
+    lh_status status = lh_evaluator_run(evaluator, plan->schedule, &ns, err);
+    lh_evaluator_free(evaluator);
+    LHI_TRY(status);
+    set_makespan(kept, ns, after_ns);
+    kept->bubble_ratio = lhi_choice_bubble_ratio(p, plan->schedule, ns);
     kept->lower_bound_ns = bound.ns + after_ns;
-    lh_timeline_free(t);
     return LH_OK;
 }
 

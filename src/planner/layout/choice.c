@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/layout/choice.h"
 
+#include "schedule/pipeline/schedule_internal.h"
+
 #include <inttypes.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
@@ -191,6 +193,20 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
             choice->memory_limit_bytes = limit;
         }
     }
+}
+
+double lhi_choice_bubble_ratio(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule, int64_t makespan_ns)
+{
+    const lh_pipeline *p = pipeline;
+    double all = (double)makespan_ns * p->n_devices;
+    int64_t busy_ns = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        busy_ns += p->n_microbatches *
+                   (p->chunks[c].f_ns + p->chunks[c].d_ns + p->chunks[c].w_ns);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        busy_ns -= lhi_schedule_measure_overlap(schedule, p, d);
+    return makespan_ns ? (all - (double)busy_ns) / all : 0;
 }
 
 bool lhi_layout_is_infeasible(lh_status status)

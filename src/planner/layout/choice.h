@@ -54,6 +54,12 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_pipeline *limits);
 
+/* Returns the share of all devices' time, over the makespan, in which they are
+ * idle. */
+double lhi_choice_bubble_ratio(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule,
+                               int64_t makespan_ns);
+
 /* Checks whether an error status only means that this layout is impossible, so
  * that a search continues with others. */
 bool lhi_layout_is_infeasible(lh_status status);

@@ -133,22 +133,6 @@ static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
 
 /* --- new results ---------------------------------------------------------- */
 
-/* Returns the share of all devices' time, over the makespan, in which they are
- * idle. */
-static double compute_bubble_ratio(const lh_pipeline *p,
-                                   const lh_schedule *schedule,
-                                   int64_t makespan_ns)
-{
-    double all = (double)makespan_ns * p->n_devices;
-    int64_t busy_ns = 0;
-    for (uint32_t c = 0; c < p->n_chunks; c++)
-        busy_ns += p->n_microbatches *
-                   (p->chunks[c].f_ns + p->chunks[c].d_ns + p->chunks[c].w_ns);
-    for (uint32_t d = 0; d < p->n_devices; d++)
-        busy_ns -= lhi_schedule_measure_overlap(schedule, p, d);
-    return makespan_ns ? (all - (double)busy_ns) / all : 0;
-}
-
 /* Returns the outcome of a schedule whose makespan is useless_ns or more. */
 static lhi_method_outcome make_useless(int64_t useless_ns)
 {
@@ -192,7 +176,7 @@ static lh_status evaluate_schedule(const lh_pipeline *p,
     lhi_choice_memory(&choice, p, schedule);
     out->peak_memory_bytes = choice.peak_memory_bytes;
     out->memory_limit_bytes = choice.memory_limit_bytes;
-    out->bubble_ratio = compute_bubble_ratio(p, schedule, out->makespan_ns);
+    out->bubble_ratio = lhi_choice_bubble_ratio(p, schedule, out->makespan_ns);
     out->status = LH_CHOICE_OK;
     out->why = "";
     return LH_OK;
