@@ -249,13 +249,13 @@ static size_t write_counts(char *out, size_t room)
         n += tallies[i].n;
         failed += tallies[i].failed;
     }
-    return (size_t)snprintf(out, room,
-                            "Random jobs with the seeds %" PRIu64 " to %" PRIu64
-                            ": %" PRIu32 " jobs, of which %" PRIu32
-                            " have a plan. Of %" PRIu32 " comparisons, %" PRIu32
-                            " exceed the limit of %g %%.\n\n",
-                            first_seed, first_seed + n_jobs - 1, n_jobs,
-                            count_plans(), n, failed, 100 * TOLERANCE);
+    return (size_t)snprintf(
+        out, room,
+        "Random jobs with the seeds %" PRIu64 " to %" PRIu64 ": %" PRIu32
+        " jobs, of which %" PRIu32 " have a plan.\nOf %" PRIu32
+        " comparisons, %" PRIu32 " exceed the limit of %g %%.\n\n",
+        first_seed, first_seed + n_jobs - 1, n_jobs, count_plans(), n, failed,
+        100 * TOLERANCE);
 }
 
 /* Appends the table of gaps. */
