@@ -435,15 +435,19 @@ static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
 }
 
 /* Updates the entries whose memory need has changed because the device has a
- * new oldest microbatch: those of its passes and of the previous one's. */
-static void update_oldest(lhi_dispatcher *p, const lhi_dispatcher_device *d)
+ * new oldest microbatch: those of its passes and of the previous one's, with
+ * more than two copies of the model all. */
+static void update_oldest(lhi_dispatcher *p, lhi_dispatcher_device *d)
 {
     const uint32_t oldest = get_oldest_microbatch(p, d);
+    const bool many = has_many_copies(p->pipeline);
+    if (many)
+        d->oldest = find_oldest_of_copies(p, d);
     for (uint32_t k = 0; k < d->n_chunks; k++) {
         const lhi_dispatcher_chunk *c = &p->chunks[d->chunks[k]];
-        if (c->next_f == oldest || c->next_f + 1 == oldest)
+        if (many || c->next_f == oldest || c->next_f + 1 == oldest)
             update_entry(p, d->chunks[k], LH_F);
-        if (c->next_d == oldest || c->next_d + 1 == oldest)
+        if (many || c->next_d == oldest || c->next_d + 1 == oldest)
             update_entry(p, d->chunks[k], LH_D);
     }
 }
@@ -458,15 +462,9 @@ static bool finish_pass(lhi_dispatcher *p, lhi_dispatcher_device *d,
     if (pass->kind == LH_W)
         return true;
     update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
-    bool changes = pass->kind != LH_F && pass->chunk == d->chunks[0];
-    if (has_many_copies(p->pipeline)) {
-        changes = pass->kind != LH_F && pass->chunk == d->oldest;
-        if (changes)
-            d->oldest = find_oldest_of_copies(p, d);
-    }
-    /* The oldest microbatch has changed. */
-    for (uint32_t k = 0; changes && k < 2 * d->n_chunks; k++)
-        update_entry(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
+    const bool many = has_many_copies(p->pipeline);
+    if (pass->kind != LH_F && pass->chunk == (many ? d->oldest : d->chunks[0]))
+        update_oldest(p, d);
     return send_output(p, pass, start, d->free_ns, reader);
 }
 

@@ -586,7 +586,7 @@ static lh_status run_events(engine *e, lh_error *err)
         if (receive_message(e, next_ns) || end_transfer(e, next_ns))
             continue;
         if (e->no_memory || e->fair.no_memory || e->network_status != LH_OK ||
-            !lhi_heap_pop(&e->heap, &event))
+            e->t->makespan_ns == INT64_MAX || !lhi_heap_pop(&e->heap, &event))
             break;
         uint32_t d = (uint32_t)event.rank;
         switch ((enum event_kind)(event.rank >> 32)) {
