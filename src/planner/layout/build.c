@@ -13,6 +13,7 @@
 #include "model/group_layout.h"
 #include "model/groups.h"
 #include "model/shape.h"
+#include "model/work.h"
 
 #include <inttypes.h>
 #include <stdio.h>
