@@ -208,6 +208,22 @@ def late_messages_delay_the_iteration():
     check(other["mean_ns"] != full["mean_ns"], "--seed changes nothing")
 
 
+@test
+def the_slowest_replica_counts():
+    plans()
+    # Four replicas, each with the same share of the link as one alone.
+    write("four.yaml", (JOB % (ENDS + ", loss: 0.001")).replace("nodes: 1", "nodes: 4")
+          .replace("global_batch: 8", "global_batch: 32").replace("gbps: 100,", "gbps: 400,"))
+    run("plan", "four.yaml", "--effort", "1000", "-o", "four.json")
+    for sample in ("all", "4"):
+        one, four = (json_case(f"{name} {sample}", ["packets", f"{name}.json", "--seeds", "20",
+                                                    "--sample", sample])
+                     for name in ("lossy", "four"))
+        check([link["replicas"] for link in four["links"]] == [4, 4], four)
+        check(four["mean_ns"] / four["planned_ns"] >
+              one["mean_ns"] / one["planned_ns"] + 0.01, (one, four))
+
+
 def curves(page):
     """Returns the points of each panel's charts."""
     return [[[float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", path)]

@@ -5,7 +5,11 @@
  * together: the earliest event of all is processed next. A message is posted
  * when the schedule sends it, and its last packet's arrival lets the receiving
  * pass start. Instead, message times can be drawn from those of a few messages
- * that were simulated before. */
+ * that were simulated before.
+ *
+ * The packet simulation has the messages of all replicas, each sent when the
+ * first replica sends it. Then each other replica's schedule is simulated with
+ * the times that its own messages took; the slowest replica counts. */
 #include "network/packet/plan/plan_network.h"
 
 #include "base/fail.h"
@@ -28,6 +32,8 @@ typedef struct link_network {
     lhi_fabric fabric;
     lhi_packet_message *messages; /* [sent * replicas + replica] */
     uint32_t *timeline;           /* per sent message: its number */
+    int64_t *depart_ns;           /* per sent message */
+    int64_t *took_ns;             /* [sent * replicas + replica] */
     uint32_t n_sent;
     lhi_packet_sim *sim;
     /* Sampled times instead. */
@@ -44,6 +50,8 @@ typedef struct network {
     link_network *links;
     bool *carries;
     bool draws;
+    uint32_t replica;  /* whose schedule is simulated */
+    uint32_t *sent_of; /* [find_key()]: position among a link's messages */
     lhi_heap arrivals; /* drawn ones; payload: message */
 } network;
 
@@ -84,7 +92,9 @@ static lh_status open_link(link_network *n, lhi_arena *mem, lh_error *err)
                         from->name, (unsigned long long)total);
     n->messages = LHI_NEW(mem, lhi_packet_message, total);
     n->timeline = LHI_NEW(mem, uint32_t, from->n_messages);
-    if (!n->messages || !n->timeline)
+    n->depart_ns = LHI_NEW(mem, int64_t, from->n_messages);
+    n->took_ns = LHI_NEW(mem, int64_t, total);
+    if (!n->messages || !n->timeline || !n->depart_ns || !n->took_ns)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_packet_link_build(&from->link, hosts, mem, &n->fabric,
                                   &n->options.transport, err));
@@ -119,7 +129,10 @@ static lh_status open_network(network *net, lh_packet_record *records,
     net->draws = it->sample != LH_PACKET_ALL;
     net->links = LHI_NEW(net->mem, link_network, it->links->n);
     net->carries = LHI_NEW(net->mem, bool, n_links);
-    if (!net->links || !net->carries)
+    const lh_pipeline *p = it->plan->pipeline;
+    net->sent_of = LHI_NEW(net->mem, uint32_t,
+                           2 * (size_t)p->n_chunks * p->n_microbatches);
+    if (!net->links || !net->carries || !net->sent_of)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n_links; i++)
         net->carries[i] = it->links->of_link[i] != LH_NONE;
@@ -158,6 +171,30 @@ static void close_network(network *net)
 
 /* --- messages --- */
 
+/* Returns a number for a message that is the same in every replica. */
+static size_t find_key(const network *net, const lh_message *message)
+{
+    const lh_pipeline *p = net->iteration->plan->pipeline;
+    const lh_pass *pass = &message->consumer;
+    size_t position =
+        (size_t)pass->chunk * p->n_microbatches + pass->microbatch;
+    return 2 * position + (pass->kind == LH_F);
+}
+
+/* Returns how long a message takes without a packet simulation: drawn from the
+ * sample or, after one, what the replica's message took in it. */
+static int64_t find_duration(network *net, link_network *n,
+                             const lh_message *message)
+{
+    if (n->took_ns)
+        return n->took_ns[(size_t)net->sent_of[find_key(net, message)] *
+                              n->replicas +
+                          net->replica % n->replicas];
+    const lhi_message_times *t =
+        &n->times[lhi_random_below(&n->random, n->n_times)];
+    return (int64_t)ceil(t->end_ns - t->start_ns);
+}
+
 /* Sends a message of the schedule: that of every replica at the same time. */
 static lh_status send_message(void *context, uint32_t number,
                               const lh_message *message, lh_error *err)
@@ -166,10 +203,8 @@ static lh_status send_message(void *context, uint32_t number,
     link_network *n =
         &net->links[net->iteration->links->of_link[message->link]];
     if (net->draws) {
-        const lhi_message_times *t =
-            &n->times[lhi_random_below(&n->random, n->n_times)];
         lhi_event event = {.time_ns = message->depart_ns +
-                                      (int64_t)ceil(t->end_ns - t->start_ns),
+                                      find_duration(net, n, message),
                            .seq = n->n_sent++,
                            .payload = number};
         return lhi_heap_push(&net->arrivals, event) ? LH_OK
@@ -182,6 +217,8 @@ static lh_status send_message(void *context, uint32_t number,
             (sender * n->replicas + r) * n->queue_pairs;
         lhi_packets_send(n->sim, at, message->depart_ns);
     }
+    net->sent_of[find_key(net, message)] = n->n_sent;
+    n->depart_ns[n->n_sent] = message->depart_ns;
     n->timeline[n->n_sent++] = number;
     return LH_OK;
 }
@@ -203,11 +240,13 @@ static void take_drawn(network *net, int64_t until_ns, uint32_t *number,
 static bool take_arrival(link_network *n, uint32_t *number, int64_t *arrive_ns)
 {
     uint32_t at;
-    while (lhi_packets_take_arrival(n->sim, &at, arrive_ns))
+    while (lhi_packets_take_arrival(n->sim, &at, arrive_ns)) {
+        n->took_ns[at] = *arrive_ns - n->depart_ns[at / n->replicas];
         if (at % n->replicas == 0) {
             *number = n->timeline[at / n->replicas];
             return true;
         }
+    }
     return false;
 }
 
@@ -266,6 +305,56 @@ static void store_messages(const network *net, const lh_timeline *timeline,
     }
 }
 
+/* Simulates the packets that are still under way after the first replica's
+ * iteration. */
+static lh_status end_packets(network *net, lh_error *err)
+{
+    uint32_t number;
+    int64_t arrive_ns;
+    for (uint32_t i = 0; i < net->iteration->links->n; i++) {
+        link_network *n = &net->links[i];
+        while (lhi_packets_peek(n->sim) != UINT64_MAX)
+            LHI_TRY(lhi_packets_step(n->sim, err));
+        take_arrival(n, &number, &arrive_ns);
+    }
+    return LH_OK;
+}
+
+/* Simulates the schedule of a replica; release *timeline. */
+static lh_status simulate_replica(network *net, uint32_t replica,
+                                  lh_timeline **timeline, lh_error *err)
+{
+    const lh_plan *plan = net->iteration->plan;
+    const lhi_sim_network messages = {.context = net,
+                                      .carries = net->carries,
+                                      .send = send_message,
+                                      .receive = receive_message};
+    net->replica = replica;
+    return lhi_simulate_with_network(plan->pipeline, plan->schedule, NULL,
+                                     &messages, timeline, err);
+}
+
+/* Raises *makespan_ns to that of the slowest of the other replicas. */
+static lh_status simulate_others(network *net, int64_t *makespan_ns,
+                                 lh_error *err)
+{
+    uint32_t replicas = 1;
+    if (!net->draws)
+        LHI_TRY(end_packets(net, err));
+    net->draws = true;
+    for (uint32_t i = 0; i < net->iteration->links->n; i++)
+        if (net->links[i].replicas > replicas)
+            replicas = net->links[i].replicas;
+    for (uint32_t r = 1; r < replicas; r++) {
+        lh_timeline *timeline = NULL;
+        LHI_TRY(simulate_replica(net, r, &timeline, err));
+        if (lh_timeline_makespan(timeline) > *makespan_ns)
+            *makespan_ns = lh_timeline_makespan(timeline);
+        lh_timeline_free(timeline);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_plan_iteration_simulate(const lhi_plan_iteration *iteration,
                                       lhi_plan_iteration_result *out,
                                       lh_error *err)
@@ -275,18 +364,12 @@ lh_status lhi_plan_iteration_simulate(const lhi_plan_iteration *iteration,
     if (!net.mem)
         return lhi_fail_nomem(err);
     lh_status status = open_network(&net, out->records, err);
-    if (status == LH_OK) {
-        const lhi_sim_network messages = {.context = &net,
-                                          .carries = net.carries,
-                                          .send = send_message,
-                                          .receive = receive_message};
-        status = lhi_simulate_with_network(iteration->plan->pipeline,
-                                           iteration->plan->schedule, NULL,
-                                           &messages, &timeline, err);
-    }
+    if (status == LH_OK)
+        status = simulate_replica(&net, 0, &timeline, err);
     if (status == LH_OK) {
         out->makespan_ns = lh_timeline_makespan(timeline);
         store_messages(&net, timeline, out);
+        status = simulate_others(&net, &out->makespan_ns, err);
     }
     lh_timeline_free(timeline);
     close_network(&net);
