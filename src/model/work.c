@@ -192,11 +192,6 @@ void lhi_work_experts(const lhi_shape *shape, lhi_expert_work *out)
                               m->hidden, 1);
 }
 
-double lhi_count_norms(const lh_model *model)
-{
-    return lhi_model_count_norms(model);
-}
-
 /* Adds the memory traffic and kernels of the norms and residual additions
  * around attention and MLP to F and D. */
 static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
@@ -206,7 +201,7 @@ static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
     double residual =
         3 * values * shape->element + (shape->dropout ? values : 0);
 
-    double times = lhi_count_norms(shape->model);
+    double times = lhi_model_count_norms(shape->model);
     double sums = shape->model->layer_pattern ? 1 : 2;
 
     lhi_work_add_pointwise(&out->f, times * norm + sums * residual,
@@ -247,7 +242,7 @@ static void recompute_norms(const lhi_shape *shape, lhi_work *d)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
 
-    double times = lhi_count_norms(shape->model);
+    double times = lhi_model_count_norms(shape->model);
 
     lhi_work_add_pointwise(d, times * 2 * values * shape->element, times);
 }

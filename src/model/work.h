@@ -89,9 +89,6 @@ void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
  * runs one more layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Returns the norm count per layer, without those of queries and keys. */
-double lhi_count_norms(const lh_model *model);
-
 /* Returns the average number of tokens that a token attends to in a layer, in a
  * sequence of `sequence` tokens. */
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,

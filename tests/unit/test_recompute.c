@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputed modules of a layer: their saved memory and recomputation time, by
  * hand. */
+#include "model/flop_count.h"
 #include "test_cost.h"
 
 #include <longhaul/experimental/plan.h>
@@ -89,6 +90,30 @@ static void dense_layer(void)
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT, &d),
               0);
     CHECK_INT(d.kernel_ns, 0);
+}
+
+/* A gated delta network: its core is one kernel sequence, which stores chunks
+ * of 64 tokens x 64 for each of 32 heads, 2 bytes each. */
+static void linear_layer(void)
+{
+    fixture f;
+    lh_pass_cost d = {0};
+    lh_model m = *lh_model_preset("llama3-8b");
+    double linear, core;
+
+    m.linear_key_heads = 16;
+    m.linear_value_heads = 32;
+    m.linear_key_head_dim = m.linear_value_head_dim = 128;
+    m.linear_conv_kernel = 4;
+    m.full_interval = 2;
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &core);
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_CORE_ATTN, &d), 8192 * 2 * 32 * 64);
+    /* All of F but its projections is computed again. */
+    CHECK_NEAR(d.flops / (f.cost.f.flops - linear), 1, 1e-9);
+    CHECK(core > 0 && d.flops > core);
+    CHECK(d.kernel_ns > 0 && d.communication_ns == 0);
 }
 
 /* DeepSeek-V3: 128 heads with 128 + 64 for queries and keys, 128 for values,
@@ -302,6 +327,7 @@ static void in_a_plan(void)
 int main(void)
 {
     RUN(dense_layer);
+    RUN(linear_layer);
     RUN(experts_layer);
     RUN(unfused_attention);
     RUN(more_keeps_less);
