@@ -45,7 +45,7 @@ TESTS = {
                             "slices two_directions papers-crosspipe "
                             "papers-adaptra agreement",
     "src/schedule/solver": "solve solve_brute solve_engines solve_memory "
-                           "certificate bounds destroy_repair "
+                           "tradeoff insert certificate bounds destroy_repair "
                            "papers-crosspipe-optimal solve_clauses "
                            "solve_threads",
     "src/schedule/verifier": "check certificate agreement solve_brute optima",
