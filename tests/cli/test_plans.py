@@ -227,6 +227,20 @@ def simulate_and_plan_use_the_same_samples():
 
 
 @test
+def two_plans_are_compared_under_jitter():
+    varied()
+    made = loaded("varied.json")["jitter"]
+    case("a page", ["report", "varied.json", "varied.json", "-o", "two.html"],
+         out=ANY)
+    page = read("two.html")
+    for name, key in (("mean with jitter", "mean_s"),
+                      ("95 % with jitter within", "p95_s")):
+        row = re.search(rf"{name}(.{{0,200}})", page, re.S)
+        check(row and row[1].count(f"{made[key]:.3f}"[:5]) == 2,
+              f"{name}, {made[key]}: {row and row[1]}")
+
+
+@test
 def the_least_percentile_wins():
     varied()
     made = loaded("varied.json")
