@@ -204,6 +204,36 @@ MOE = """
 
 
 @test
+def options_of_another_layout_are_shown():
+    """With more options, experts over all GPUs become faster
+    (tests/unit/test_plan_flags.c)."""
+    write("open.yaml", """\
+        longhaul: job/1
+        cluster:
+          gpu: {tflops: 989, memory_gib: 8, memory_gbps: 3350}
+          gpus_per_node: 4
+          node_link: {gbps: 400, latency_us: 3}
+          fabric: {gbps: 400, latency_us: 8}
+          datacenters: [{name: west, nodes: 2}]
+        model: {layers: 4, hidden: 2048, ffn: 4096, heads: 16, vocab: 32000,
+                experts: 16, experts_per_token: 4, expert_ffn: 1024,
+                shared_expert_ffn: 1024, dense_layers: 1}
+        training: {global_batch: 32, sequence: 4096, zero: 1}
+        framework: {preset: megatron}
+        """)
+    text = case("plan", ["plan", "open.yaml", "--for", "megatron", "-q",
+                         "--show", "flags", "-o", "open.json"], out=ANY).stdout
+    made = json.loads(read("open.json"))
+    other = made["flags_layout"]
+    before, best = other["before_s"], other["best"]["iteration_s"]
+    change = 100 * (best / made["iteration_s"] - 1)
+    check("Options of Megatron-LM on TP 1 EP 8 PP 1x4 DP 8 " in text, text)
+    check(f" {1000 * before:.3f} ms without, {1000 * best:.3f} ms with all "
+          f"{len(other['flags'])} ({change:+.1f} % against the plan)" in text,
+          f"{before}, {best}, {change}: {text}")
+
+
+@test
 def words_that_megatron_adds_are_costed():
     """50257 words on 2 GPUs become 50432 there (128 x 2 x 197). 50264 words are
     8 x 6283 and remain unchanged on 1 GPU."""
