@@ -51,7 +51,8 @@ TESTS = {
     "src/schedule/verifier": "check certificate agreement solve_brute optima",
     "src/planner": "plan plan_reasons plan_file_check plan_unexplored "
                    "plan_pareto plan_cost plan_elastic plan_network "
-                   "plan_links plan_robust plan_partitions "
+                   "plan_links plan_robust plan_partitions plan_idle "
+                   "site_placements "
                    "plan_pipeline_check chunk_layers partition search_space "
                    "neighbourhood cost_cache sort whatif escape "
                    "tournament_tree best_schedule lower_bounds layout_bounds "
@@ -64,7 +65,8 @@ TESTS = {
                           "engine_offload engine_memory engine_tensor "
                           "engine_context engine_experts engine_mtp "
                           "engine_zero engine_determinism engine_adapt "
-                          "engine_votes engine_observation train_plan",
+                          "engine_votes engine_observation train_plan "
+                          "cli-checkpoints",
 }
 SWAPS = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "),
          (r" == ", " != "), (r" != ", " == "), (r" && ", " || "),

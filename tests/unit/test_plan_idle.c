@@ -73,6 +73,49 @@ static void slow_links_have_a_price(void)
     lh_job_free(job);
 }
 
+/* Of five distant sites, the four with most idle GPUs are searched, which gives
+ * each a bound. */
+static void four_sites_are_searched(void)
+{
+    lh_job *job = job_of(8,
+                         "  datacenters:\n   - {name: near, nodes: 4}\n"
+                         "   - {name: a, nodes: 2}\n"
+                         "   - {name: b, nodes: 2}\n"
+                         "   - {name: c, nodes: 1}\n"
+                         "   - {name: d, nodes: 3}\n"
+                         "   - {name: e, nodes: 2}\n"
+                         "  links:\n"
+                         "   - {between: [near, a], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [near, b], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [near, c], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [near, d], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [near, e], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [a, b], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [a, c], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [a, d], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [a, e], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [b, c], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [b, d], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [b, e], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [c, d], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [c, e], latency_ms: 300, gbps: 1}\n"
+                         "   - {between: [d, e], latency_ms: 300, gbps: 1}\n",
+                         "layout: {tensor: 4, pipeline: 1, micro_batch: 1}\n");
+    lh_plan *plan = make(job);
+    uint32_t n = 0;
+    CHECK_INT(plan->n_idle, 5);
+    for (uint32_t i = 0; i < plan->n_idle; i++) {
+        const bool is_smallest = plan->idle[i].datacenter == 3;
+        CHECK_MSG((plan->idle[i].bound_ns >= 0) != is_smallest,
+                  "datacenter %u: %s", plan->idle[i].datacenter,
+                  plan->idle[i].why);
+        n += plan->idle[i].bound_ns >= 0;
+    }
+    CHECK_INT(n, 4);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* The best of equal sites is used; the other one costs nothing. */
 static void equal_sites_cost_nothing(void)
 {
@@ -206,6 +249,7 @@ static void requirements_restrict_the_space(void)
 int main(void)
 {
     RUN(slow_links_have_a_price);
+    RUN(four_sites_are_searched);
     RUN(equal_sites_cost_nothing);
     RUN(impossible_uses_do_not_fit);
     RUN(remainders_name_the_replica);
