@@ -125,6 +125,36 @@ static void messages_behind_modules_are_larger(void)
     CHECK_INT(elsewhere[1], elsewhere[0]);
 }
 
+/* Megatron-LM runs modules only in the last of a rank's two chunks: of eight
+ * chunks on four ranks, in number 5 but not in 3. */
+static void megatron_has_modules_in_last_chunks(void)
+{
+    static const char *const layers[] = {
+        "[2, 2, 2, 2, 0, 0, 0, 0], mtp_chunk: 5",
+        "[4, 2, 2, 0, 0, 0, 0, 0], mtp_chunk: 3"};
+    const lh_plan_options o = {
+        .size = sizeof o, .no_optimal = true, .target = LH_TARGET_MEGATRON};
+    for (int k = 0; k < 2; k++) {
+        lh_error err = {0};
+        lh_plan *plan = NULL;
+        lh_job *job =
+            job_with(JOB_SMALL,
+                     "  gpus_per_node: 2\n"
+                     "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, "
+                     "vocab: 1000, mtp_layers: 1}\n"
+                     "training: {global_batch: 8, sequence: 1024}\n"
+                     "layout: {tensor: 1, context: 1, data: 1, pipeline: 4, "
+                     "micro_batch: 1, chunks_per_device: 2, layers: %s}\n",
+                     layers[k]);
+        const lh_status status = lh_plan_make(job, &o, &plan, &err);
+        CHECK_MSG((status == LH_OK) == (k == 0), "%s: %s", layers[k], err.text);
+        if (k == 1)
+            CHECK_HAS(err.text, "in the last chunk of a rank");
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
 static void the_text_has_them(void)
 {
     lh_error err;
@@ -279,6 +309,7 @@ int main(void)
     RUN(modules_are_behind_all_layers);
     RUN(modules_apart_cost_what_they_do_with_the_head);
     RUN(messages_behind_modules_are_larger);
+    RUN(megatron_has_modules_in_last_chunks);
     RUN(the_text_has_them);
     RUN(every_plan_keeps_them);
     RUN(ends_without_layers);
