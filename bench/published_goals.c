@@ -71,8 +71,8 @@ static const cause causes[] = {
      "and `TEGroupedMLP` a list of the tokens per expert; the durations are "
      "not published"},
     {true, false, "DeepSeekV3", "", "", "", "DeepSeek-V3",
-     "unknown: predicted too long, as is F of a layer on an H200 (by 34 %; "
-     "there W is too short)"},
+     "unknown: on GB200 in FP8 predicted up to 10 % too long, in most "
+     "releases"},
     {true, false, "Qwen3_235B_a22B", "", "", "BF16", "Qwen3 235B in bf16",
      "one share of the peak for experts' products in both precisions and of "
      "every size"},

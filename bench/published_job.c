@@ -89,23 +89,54 @@ static void append_cluster(const published *run, bool lifted, writer *w)
            node, m->link_gbps, m->fabric_gbps, run->gpus / node);
 }
 
-/* Appends the layers. With more chunks than layers the end chunks are empty, as
- * Megatron counts with --account-for-embedding-in-pipeline-split and
- * -for-loss-. */
+/* The layers of all chunks but the first and the last, and of these two, in the
+ * recipes for DeepSeek-V3 and Kimi K2 with 61 layers: Megatron-Bridge's
+ * set_deepseek_v3_pipeline_model_parallel_layout() and
+ * _get_kimi_k2_pipeline_layout(), and the layouts "Et*4|(t*4|)*14tmL" and
+ * "Et|(tt|)*30mL" of its performance recipes. */
+static const struct {
+    uint32_t chunks, layers, first, last;
+} of_61_layers[] = {{8, 8, 8, 5}, {16, 4, 4, 1}, {32, 2, 1, 0}};
+
+/* Finds the layers of chunk `i` of `n` if the recipe fixes them. With more
+ * chunks than layers the end chunks are empty, as Megatron counts with
+ * --account-for-embedding-in-pipeline-split and -for-loss-. */
+static bool find_chunk_layers(const published *run, uint32_t i, uint32_t n,
+                              uint32_t layers, uint32_t *out)
+{
+    const size_t known = sizeof of_61_layers / sizeof *of_61_layers;
+
+    *out = i == 0 || (i + 1 == n && n > layers + 1) ? 0 : 1;
+    if (n > layers)
+        return true;
+    /* the recipe of this one is not known */
+    if (layers != 61 || (run->pipeline == 2 && run->chunks == 4))
+        return false;
+    for (size_t k = 0; k < known; k++) {
+        if (of_61_layers[k].chunks != n)
+            continue;
+        *out = i == 0       ? of_61_layers[k].first
+               : i + 1 == n ? of_61_layers[k].last
+                            : of_61_layers[k].layers;
+        return true;
+    }
+    return false;
+}
+
 static void append_layers(const published *run, writer *w)
 {
-    uint32_t n = run->pipeline * run->chunks;
-    uint32_t layers;
+    const uint32_t n = run->pipeline * run->chunks;
+    uint32_t layers, one;
 
     if (published_map(run))
         return;
     layers = lh_model_preset(published_model(run))->layers;
-    if (n <= layers)
+    if (!find_chunk_layers(run, 0, n, layers, &one))
         return;
     append(w, ", layers: [");
     for (uint32_t i = 0; i < n; i++) {
-        bool none = i == 0 || (i + 1 == n && n > layers + 1);
-        append(w, "%s%d", i ? ", " : "", none ? 0 : 1);
+        find_chunk_layers(run, i, n, layers, &one);
+        append(w, "%s%u", i ? ", " : "", one);
     }
     append(w, "]");
 }
