@@ -341,6 +341,13 @@ def test_scrolling(browser, path):
                           "document.querySelector('#result iframe')"
                           ".clientHeight")
         check(cut <= 1, f"{size}: the report is cut by {cut} pixels")
+    # The report has the page's theme.
+    theme = "{}.documentElement.dataset.theme"
+    before = browser.run(theme.format("document"))
+    browser.run("document.getElementById('theme').click()")
+    check(browser.run(theme.format("document")) != before and browser.wait(
+        f"{theme.format('document')} === {theme.format(FRAME)}", 10),
+        "the report keeps the other theme")
 
 
 def test_new(browser, folder):

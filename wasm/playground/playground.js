@@ -18,7 +18,7 @@ function el(tag, attributes, ...children) {
 const presets = JSON.parse($('presets-data').textContent);
 const state = { program: null, reader: null, planner: null, text: '',
   values: [], error: null, job: null, beside: new Map(), sent: 0, read: 0,
-  result: null, began: 0, words: null, explored: 0,
+  result: null, frame: null, began: 0, words: null, explored: 0,
   open: new Set(['model', 'training', 'cluster', 'framework', 'layout']) };
 
 /* --- the program -------------------------------------------------------------- */
@@ -478,8 +478,10 @@ function showPlan({ out, err, files, ms }, args) {
   const frame = el('iframe', { title: 'Report of the plan' });
   if (old) frame.style.height = old.style.height; /* the page keeps its place */
   frame.srcdoc = fromUtf8.decode(state.result.report);
+  state.frame = null;
   frame.onload = () => {
-    frame.contentWindow.location.hash = `theme=${root.dataset.theme}`;
+    state.frame = frame;
+    setTheme(root.dataset.theme);
     fitFrame(frame);
   };
   $('result').replaceChildren(frame);
@@ -557,6 +559,7 @@ async function share() {
 
 function setTheme(name) {
   root.dataset.theme = name;
+  if (state.frame) state.frame.contentWindow.location.hash = `theme=${name}`;
 }
 
 function wirePage() {
@@ -595,8 +598,10 @@ function wirePage() {
 }
 
 async function begin() {
-  setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark'
-    : 'light');
+  const prefersDark = window.matchMedia('(prefers-color-scheme: dark)');
+  setTheme(prefersDark.matches ? 'dark' : 'light');
+  prefersDark.addEventListener('change', (event) =>
+    setTheme(event.matches ? 'dark' : 'light'));
   buildNew();
   buildSliders();
   wirePage();
