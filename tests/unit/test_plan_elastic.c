@@ -454,6 +454,28 @@ static void what_is_proven_does_not_wait(void)
     lh_job_free(job);
 }
 
+/* Layouts whose passes store more than elastic plans support are skipped. */
+static void passes_may_store_more_than_a_tebibyte(void)
+{
+    const lh_plan_options little = {
+        .size = sizeof little, .no_optimal = true, .layout_effort = 10000};
+    lh_job *job =
+        job_with(JOB_SMALL, "  gpu: {tflops: 1000, memory_gib: 4096, "
+                            "memory_gbps: 3000}\n"
+                            "  datacenters: [{name: west, nodes: 2}]\n"
+                            "  links:\n"
+                            "model: llama3-70b\n"
+                            "training: {global_batch: 16, sequence: 131072}\n"
+                            "layout: {tensor: 1, context: 1, micro_batch: 8, "
+                            "schedule: elastic}\n");
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &little, &plan, &err), err);
+    CHECK(plan && plan->best.elastic);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(elastic_plans);
@@ -465,5 +487,6 @@ int main(void)
     RUN(stopped_in_between);
     RUN(stopped_as_soon_as_it_works);
     RUN(what_is_proven_does_not_wait);
+    RUN(passes_may_store_more_than_a_tebibyte);
     return test_summary();
 }

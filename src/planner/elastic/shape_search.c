@@ -10,6 +10,7 @@
 #include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/elastic/pipeline.h"
+#include "schedule/elastic/elastic_internal.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/elastic.h>
@@ -172,6 +173,12 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     }
     int64_t moved = compute_offloaded_bytes(s, stored);
     s->given.base_bytes = lhi_max_int64(stored - moved - listed, 0);
+    if (s->given.base_bytes > LHI_ELASTIC_MAX_BASE_BYTES)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "elastic plans support at most 1 TiB of activations "
+                        "that a chunk's pass cannot recompute; this layout has "
+                        "%.1f TiB",
+                        (double)s->given.base_bytes / 0x1p40);
     /* Double buffering: one activation in transfer besides the one in use. */
     s->given.other_bytes += 2 * moved;
     s->given.f_ns =

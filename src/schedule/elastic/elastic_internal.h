@@ -30,6 +30,9 @@ __extension__ typedef __int128 lhi_int128;
  * parameters. */
 #define LHI_ELASTIC_MAX_TIME (INT64_C(1) << 52)
 #define LHI_ELASTIC_MAX_PARAMS (INT64_C(1) << 50)
+/* Activation bytes of a pass beyond its operations': the sum over the resident
+ * passes must not overflow. */
+#define LHI_ELASTIC_MAX_BASE_BYTES (INT64_C(1) << 40)
 
 /* Returns a / b rounded up; 0 for negative a. */
 static inline lhi_int128 lhi_int128_divide_ceil(lhi_int128 a, lhi_int128 b)

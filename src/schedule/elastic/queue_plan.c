@@ -52,7 +52,7 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                         "parameters must be from 0 to 2^50 on a device");
     if (g->weight_bytes < 0 || g->gradient_bytes < 0 ||
         g->optimizer_bytes < 0 || g->other_bytes < 0 || g->base_bytes < 0 ||
-        g->base_bytes > (INT64_C(1) << 40) || g->weight_bytes > 64 ||
+        g->base_bytes > LHI_ELASTIC_MAX_BASE_BYTES || g->weight_bytes > 64 ||
         g->gradient_bytes > 64 || g->optimizer_bytes > 1024 ||
         g->other_bytes > LHI_ELASTIC_MAX_PARAMS ||
         (unsigned)g->sharding > LH_ELASTIC_ZERO3)
