@@ -316,6 +316,33 @@ static void compare_fastest(const lh_job *job,
     lh_size_result_free(r);
 }
 
+/* If one datacenter is too slow for the deadline, the bound on the cost
+ * includes traffic between both: a price per byte raises it, and it stays a
+ * bound. */
+static void traffic_raises_the_bound(void)
+{
+    const double prices[] = {0, 0.5};
+    double bounds[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        lh_job *job = job_two_sites("{}", 32, 40);
+        const lh_size_options o = {.size = sizeof o,
+                                   .tokens = 1000.0 * 32 * 4096,
+                                   .deadline_s = 2000,
+                                   .usd_per_gpu_hour = 2,
+                                   .usd_per_gb = prices[i],
+                                   .threads = 1};
+        lh_size_result *r = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+        CHECK(r->n_found > 0);
+        CHECK(r->usd_bound > 0 && r->usd_bound <= r->cheapest.usd * (1 + 1e-9));
+        bounds[i] = r->usd_bound;
+        lh_size_result_free(r);
+        lh_job_free(job);
+    }
+    CHECK(bounds[1] > 1.5 * bounds[0]);
+}
+
 static void search_agrees_with_all_sizes(void)
 {
     lh_job *job = two_kinds();
@@ -614,6 +641,7 @@ int main(void)
     RUN(stops_that_recycles_ratios_require);
     RUN(goodput_of_llama_3);
     RUN(goodput_rejects_negative_times);
+    RUN(traffic_raises_the_bound);
     RUN(search_agrees_with_all_sizes);
     RUN(wide_ranges_keep_the_answer);
     RUN(prices_and_spares_count);

@@ -6,7 +6,10 @@
 #include "planner/size/size_internal.h"
 
 #include "base/fail.h"
+#include "format/job/job_values.h"
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
+#include "model/shape.h"
 
 #include <float.h>
 #include <math.h>
@@ -34,6 +37,8 @@ typedef struct bound_search {
     lhi_size_search *s;
     bound_objective objective;
     double usd_per_iteration; /* least, of all GPUs */
+    double message_bytes;     /* of all pipelines, if each crosses once */
+    double params_bytes;      /* of all replicas' rings between datacenters */
     uint32_t n_boxes, n_plans;
     box *boxes;
 } bound_search;
@@ -84,6 +89,48 @@ double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes)
     return share > 0 && share < 1 ? share * usd : usd;
 }
 
+/* Returns the least price per byte of the traffic between datacenter `i` and
+ * the others. */
+static double find_least_usd_per_byte(const lhi_size_search *s, uint32_t i)
+{
+    const uint32_t n = s->job->n_datacenters;
+    double least = DBL_MAX;
+    for (uint32_t k = 0; k < n; k++) {
+        if (k == i || !s->ranges[k].most)
+            continue;
+        least = fmin(least, s->job->wans[(size_t)i * n + k].usd_per_gb);
+        least = fmin(least, s->job->wans[(size_t)k * n + i].usd_per_gb);
+    }
+    return least < DBL_MAX ? least / 1e9 : 0;
+}
+
+/* Returns the largest share of an iteration's work that nodes[k] nodes in each
+ * datacenter k can do before the deadline, at most 1. */
+static double bound_share(const lhi_size_search *s, const uint32_t *nodes)
+{
+    return fmin(1, lhi_size_longest_s(s) / lhi_size_work_bound_s(s, nodes));
+}
+
+/* Returns a lower bound on the price of an iteration's traffic between
+ * datacenters, for all sizes in box `x` (docs/theory/sizes.md, "Traffic between datacenters"). */
+static double bound_traffic_usd(const bound_search *b, const box *x)
+{
+    const lhi_size_search *s = b->s;
+    const uint32_t n = s->job->n_datacenters;
+    double usd = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t alone[LH_MAX_DATACENTERS] = {0};
+        uint32_t others[LH_MAX_DATACENTERS] = {0};
+        for (uint32_t k = 0; k < n; k++)
+            (k == i ? alone : others)[k] = x->high[k];
+        const double share =
+            1 - fmax(bound_share(s, alone), bound_share(s, others));
+        usd = fmax(usd, find_least_usd_per_byte(s, i) *
+                            fmin(b->params_bytes, share * b->message_bytes));
+    }
+    return usd;
+}
+
 /* Sets the lower bound on the objective (GPUs or cost) of all sizes in box `x`,
  * from x->low to x->high nodes per datacenter. Returns false if none can meet
  * the requirements. */
@@ -95,6 +142,7 @@ static bool bound_box(const bound_search *b, box *x)
     x->value = count_gpus(s, x->low);
     double usd = lhi_size_price_hour(s, x->low) * seconds / LHI_HOUR_S;
     usd = fmax(usd, b->usd_per_iteration * s->iterations);
+    usd += bound_traffic_usd(b, x) * s->iterations;
     if (b->objective != BOUND_GPUS)
         x->value = b->objective == BOUND_USD ? usd : seconds;
     return isfinite(seconds) && !(deadline > 0 && seconds > deadline) &&
@@ -141,6 +189,30 @@ static double price_iteration(const lhi_size_search *s)
     const double share = s->options.spot_price;
     const double usd = fmax(flop_usd * s->flops, second_usd * s->gpu_s);
     return share > 0 && share < 1 ? share * usd : usd;
+}
+
+/* Sets the traffic of an iteration between a datacenter and the others, in
+ * bytes: if every pipeline crosses between them once, there and back, and if no
+ * pipeline crosses, but every ring of replicas does. A ring reduces gradients
+ * and gathers parameters, or reduces without shards in twice the bytes. Experts
+ * are left out, because they may have no ring. */
+static lh_status find_traffic(bound_search *b, lh_error *err)
+{
+    const lh_job *job = b->s->job;
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    const double element = lhi_precision_bytes(job->training.precision);
+    LHI_TRY(lhi_complete_cost_options(job, &options, &options, err));
+    const double wire = options.gradient_wire_bytes;
+    const double experts =
+        (double)lhi_model_range_params(job->model, 0, job->model->layers)
+            .experts;
+    b->message_bytes = 2.0 * job->training.global_batch *
+                       (double)job->training.sequence * job->model->hidden *
+                       element;
+    b->params_bytes = ((double)lh_model_params(job->model) - experts) *
+                      (wire + fmin(wire, element));
+    return LH_OK;
 }
 
 /* Checks whether planning the largest size of box `x` may exclude the box by
@@ -226,6 +298,7 @@ lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
     if (!b.boxes)
         return lhi_fail_nomem(err);
     double gpus;
+    LHI_TRY(find_traffic(&b, err));
     LHI_TRY(search(&b, &gpus, err));
     s->result->gpus_bound = (uint32_t)gpus;
     if (!s->priced)
