@@ -59,6 +59,11 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
                          "%s: a profile cannot record unequal microbatches; "
                          "record a job with one micro_batch",
                          job->name);
+    if (l->site_tensors)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "%s: a profile cannot record different tensor "
+                         "degrees; record a job with one tensor",
+                         job->name);
     if ((uint64_t)l->pipeline * l->chunks_per_device != lh_pipeline_n_chunks(p))
         return cli_error(c, LH_EINPUT,
                          "%s: its layout has %" PRIu32 " x %" PRIu32

@@ -70,7 +70,7 @@ enum { LONG_SEQUENCE = 8192 };
 static bool is_unusual(const lh_job *job, const lh_layout *l)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (l->tensor > job->datacenters[i].gpus_per_node)
+        if (lh_layout_site_tensor(l, i) > job->datacenters[i].gpus_per_node)
             return true;
     return l->context > 1 && job->training.sequence < LONG_SEQUENCE;
 }
@@ -223,17 +223,20 @@ static void format_degrees(const lh_plan *p, char *text, size_t room)
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
     char sites[CLI_SITES_TEXT] = "", sizes[CLI_MICRO_BATCH_TEXT];
+    char tensor[CLI_MICRO_BATCH_TEXT];
     const struct {
         const char *name;
         uint32_t degree;
-    } degrees[] = {{"tensor", l->tensor},
-                   {"context", l->context},
+    } degrees[] = {{"context", l->context},
                    {"expert", l->expert},
                    {"pipeline", l->pipeline},
                    {"data", l->data}};
     if (l->sites)
         cli_sites_text(p->job, l->sites, sites, sizeof sites);
     int len = snprintf(text, room, "Layout: ");
+    if (l->tensor > 1 || l->site_tensors)
+        len += snprintf(text + len, room - (size_t)len,
+                        "tensor parallelism %s, ", cli_tensor_text(l, tensor));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].degree > 1)
             len += snprintf(text + len, room - (size_t)len,

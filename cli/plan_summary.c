@@ -100,9 +100,9 @@ static bool count_gpus(const lh_plan *p, uint32_t *used)
     for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
         const lh_site_group *group = &l->sites->groups[g];
         for (uint32_t i = 0; i < group->n_parts; i++)
-            used[group->parts[i].datacenter] += group->parts[i].stages *
-                                                group->replicas * l->tensor *
-                                                l->context;
+            used[group->parts[i].datacenter] +=
+                group->parts[i].stages * group->replicas * l->context *
+                lh_layout_site_tensor(l, group->parts[i].datacenter);
     }
     return l->sites || p->job->n_datacenters == 1;
 }
@@ -217,13 +217,30 @@ static void add_micro_batches(words *w, const lh_plan *p)
               l->micro_batch > 1 ? "s" : "");
 }
 
+/* Appends the tensor degree; if datacenters have different ones, each with its
+ * datacenter. */
+static void add_tensors(words *w, const lh_plan *p)
+{
+    const lh_layout *l = &p->best.layout;
+    const uint32_t n = l->site_tensors ? l->sites->groups[0].n_parts : 0;
+    add_words(w, "", "TP ");
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t dc = l->sites->groups[0].parts[i].datacenter;
+        add_words(w, i ? ", " : "", "%" PRIu32 " in %s", l->site_tensors[dc],
+                  p->job->datacenters[dc].name);
+    }
+    if (!n)
+        add_words(w, "", "%" PRIu32, l->tensor);
+    add_words(w, " ", "(tensor)");
+}
+
 /* Appends the layout in cli_layout_text() notation, each abbreviation with its
  * meaning. */
 static void add_layout(words *w, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
-    add_words(w, "", "TP %" PRIu32 " (tensor)", l->tensor);
+    add_tensors(w, p);
     add_degree(w, "CP", l->context, "context");
     add_degree(w, "EP", l->expert, "experts");
     if (l->expert > 1)

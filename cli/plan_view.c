@@ -30,10 +30,26 @@ char *cli_micro_batch_text(const lh_layout *layout,
     return text;
 }
 
+char *cli_tensor_text(const lh_layout *layout, char text[CLI_MICRO_BATCH_TEXT])
+{
+    const lh_site_group *group =
+        layout->site_tensors ? &layout->sites->groups[0] : NULL;
+    int len = 0;
+    snprintf(text, CLI_MICRO_BATCH_TEXT, "%" PRIu32, layout->tensor);
+    for (uint32_t i = 0;
+         group && i < group->n_parts && len < CLI_MICRO_BATCH_TEXT; i++)
+        len +=
+            snprintf(text + len, (size_t)(CLI_MICRO_BATCH_TEXT - len),
+                     "%s%" PRIu32, i ? "/" : "",
+                     lh_layout_site_tensor(layout, group->parts[i].datacenter));
+    return text;
+}
+
 char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
 {
     const lh_layout *l = &c->layout;
-    int len = snprintf(buffer, room, "TP %" PRIu32, l->tensor);
+    char tensor[CLI_MICRO_BATCH_TEXT];
+    int len = snprintf(buffer, room, "TP %s", cli_tensor_text(l, tensor));
     struct {
         const char *name;
         uint32_t degree;

@@ -60,6 +60,9 @@ enum { CLI_MICRO_BATCH_TEXT = LH_MAX_DATACENTERS * 8 };
  * "2/4" with each replica group's if they are unequal. */
 char *cli_micro_batch_text(const lh_layout *layout,
                            char text[CLI_MICRO_BATCH_TEXT]);
+/* Formats a layout's tensor degree: a number or, if datacenters have different
+ * ones, those of the pipeline's datacenters in its order, as "8/1". */
+char *cli_tensor_text(const lh_layout *layout, char text[CLI_MICRO_BATCH_TEXT]);
 /* Formats a layout into `buffer`, which it returns: "TP 4 PP 4x2 DP 16 mb 1
  * PP-out", with PP stages x chunks, mb microbatch size; PP-out: the pipeline
  * crosses the datacenters. */

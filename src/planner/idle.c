@@ -20,7 +20,8 @@ enum { MAX_SEARCHED = 4 };
 /* Returns how many GPUs of datacenter `dc` a layout uses. */
 static uint32_t count_used(const lh_job *job, const lh_layout *l, uint32_t dc)
 {
-    const uint32_t group = lhi_group_size(l);
+    const lh_layout own = lhi_layout_in_datacenter(l, dc);
+    const uint32_t group = lhi_group_size(&own);
     uint32_t used = 0;
     if (job->n_datacenters == 1)
         return group * l->pipeline * l->data;

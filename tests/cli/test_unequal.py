@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Unequal microbatches: groups of layout.sites with their own micro_batch."""
+"""Unequal microbatches: groups of layout.sites with their own micro_batch; and
+datacenters with their own tensor degree."""
 from harness import ANY, case, check, finish, json_case, test, write
 
 JOB = """\
@@ -108,6 +109,53 @@ def contradictions_are_errors():
             (sites(1, 1) + ", schedule: elastic",
              "elastic plans have equal microbatches"),
             (sites(1, 2), "not divisible by data x micro_batch = 7 over all")]:
+        write("bad.yaml", JOB.format(layout=layout, model="", training=""))
+        case(why, ["plan", "bad.yaml"], code=1, err=f".*{why}.*\n")
+
+
+def tensors(north=2, south=1, replicas="replicas: 1, "):
+    """Returns `sites` with a pipeline over both datacenters, each with a tensor
+    degree."""
+    return (f"sites: [{{{replicas}pipeline: [{{datacenter: north, stages: 1, "
+            f"tensor: {north}}}, {{datacenter: south, stages: 2, "
+            f"tensor: {south}}}]}}]")
+
+
+@test
+def plans_with_different_tensor_degrees_are_for_no_program():
+    write("tensors.yaml", JOB.format(layout=tensors() + ", schedule: 1f1b",
+                                     model="", training=""))
+    write("text", "It was the best of times.\n" * 90)
+    case("text", ["plan", "tensors.yaml", "-o", "tensors.json"],
+         out=r".*GPUs +4 of 4.*TP 2 in north, 1 in south \(tensor\).*")
+    case("check", ["check", "tensors.json"], out=ANY)
+    for target, why in [("megatron", "Megatron-LM has one tensor degree"),
+                        ("megatron-bridge", "Megatron-LM has one tensor"),
+                        ("torchtitan", "torchtitan has one tensor degree"),
+                        ("chakra", "different tensor degrees")]:
+        case(target, ["export", "tensors.json", "--to", target, "-o", "out"],
+             code=1, err=f".*{why}.*\n")
+    case("train", ["train", "tensors.json", "--device", "cpu", "--data", "text",
+                   "--steps", "1"],
+         code=1, err=".*longhaul's engine has one tensor degree.*\n")
+    write("for.yaml", JOB.format(layout="tensor: per-datacenter, framework: "
+                                 "longhaul", model="", training=""))
+    case("for", ["plan", "for.yaml"], code=1,
+         err=".*has one tensor degree.*\n")
+
+
+@test
+def tensor_degrees_that_contradict_are_errors():
+    for layout, why in [
+            (tensors(replicas=""), "requires one group, with 'replicas'"),
+            (tensors().replace(", tensor: 2", ""), "tensor"),
+            (tensors(north=3), "4 heads of custom are not divisible by 3"),
+            (tensors() + ", tensor: 2", "the least tensor of all datacenters "
+             "is 1, but the layout's tensor is 2"),
+            (tensors() + ", schedule: elastic",
+             "elastic plans have one tensor degree"),
+            ("tensor: per-datacenter, " + sites(1, 1), "cannot be combined "
+             "with sites; give each datacenter in sites its tensor")]:
         write("bad.yaml", JOB.format(layout=layout, model="", training=""))
         case(why, ["plan", "bad.yaml"], code=1, err=f".*{why}.*\n")
 

@@ -333,11 +333,25 @@ typedef struct lh_layout {
     /* Unequal microbatches: sequences per replica and microbatch of each group
      * of `sites`; micro_batch is the largest. NULL: micro_batch for all. */
     const uint32_t *group_micro_batches;
+    /* The tensor degree in each of the job's datacenters, for one pipeline over
+     * datacenters with different degrees; `tensor` is the least of those in
+     * `sites`. NULL: `tensor` in all. */
+    const uint32_t *site_tensors;
+    /* In a job whose `tensor` is 0: lh_plan_make() also tries different tensor
+     * degrees per datacenter (tensor: per-datacenter). */
+    bool tensor_per_site;
 } lh_layout;
 
 /* Returns the layout's expert_tensor or its default: 1 if expert > 1, else
  * tensor, because experts are then split like all other layers. */
 LH_API uint32_t lh_layout_expert_tensor(const lh_layout *layout);
+
+/* Returns the number of GPUs that a complete layout uses. */
+LH_API uint64_t lh_layout_gpus(const lh_layout *layout);
+
+/* Returns the layout's tensor degree in a datacenter of its job. */
+LH_API uint32_t lh_layout_site_tensor(const lh_layout *layout,
+                                      uint32_t datacenter);
 
 /* Returns the layout's rank_order or its default: data if replicas are
  * outermost, otherwise pipeline. */

@@ -273,7 +273,8 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
         return lhi_doc_fail(
             r->doc, pairs, err, LH_EINPUT, "cannot be combined with %s",
             job->layout.slices ? "layout.slices" : "training.offload");
-    if (f->overlap_tensor > 0 && job->layout.tensor == 1)
+    if (f->overlap_tensor > 0 && job->layout.tensor == 1 &&
+        !job->layout.site_tensors)
         return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err,
                             LH_EINPUT, "requires layout.tensor above 1");
     return LH_OK;

@@ -16,6 +16,31 @@ static lh_status read_degree(lhi_job_reader *r, const lhi_node *map,
                 : LH_OK;
 }
 
+/* Reads the tensor degree: a number, or the request to try different degrees
+ * per datacenter. */
+static lh_status read_tensor(lhi_job_reader *r, const lhi_node *map,
+                             lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const lhi_node *node = lhi_node_find(map, "tensor");
+    const char *word;
+    l->tensor_per_site =
+        node && lhi_node_get_string(r->doc, node, &word, NULL) == LH_OK &&
+        strcmp(word, LHI_TENSOR_PER_SITE) == 0;
+    if (!l->tensor_per_site)
+        return read_degree(r, map, "tensor", &l->tensor, err);
+    const char *obstacle =
+        r->job->n_datacenters < 2 ? "requires several datacenters"
+        : lhi_node_find(map, "sites")
+            ? "cannot be combined with sites; give each datacenter in sites "
+              "its tensor"
+        : lhi_node_find(map, "slices") ? "cannot be combined with slices"
+        : r->job->model->experts       ? "requires a model without experts"
+                                       : NULL;
+    return obstacle ? lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s", obstacle)
+                    : LH_OK;
+}
+
 /* Returns a parallel degree; 1 if it is unspecified (0). */
 static uint64_t get_degree(uint32_t degree)
 {
@@ -150,9 +175,10 @@ const char *lhi_job_find_slice_obstacle(const lh_job *job)
         return "is modelled only for dense models with attention in every "
                "layer; remove it";
     if (job->training.offload_share > 0 || job->framework.overlap_f_b > 0 ||
-        job->layout.group_micro_batches)
+        job->layout.group_micro_batches || job->layout.site_tensors)
         return "cannot be combined with training.offload, "
-               "framework.overlap.F+B or unequal microbatches";
+               "framework.overlap.F+B, unequal microbatches or different "
+               "tensor degrees";
     if (job->profile)
         return "has no times in the profile; remove profile or layout.slices";
     return NULL;
@@ -232,7 +258,7 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
     if (!map)
         return LH_OK;
     LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_layout_keys, err));
-    LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
+    LHI_TRY(read_tensor(r, map, err));
     LHI_TRY(read_degree(r, map, "context", &l->context, err));
     LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
     LHI_TRY(read_degree(r, map, "expert_tensor", &l->expert_tensor, err));
@@ -282,6 +308,12 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
                             LH_EINPUT,
                             "elastic plans have equal microbatches; remove "
                             "micro_batch from the groups in sites, or use "
+                            "another schedule");
+    if (l->site_tensors && l->schedule && strcmp(l->schedule, "elastic") == 0)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "schedule"), err,
+                            LH_EINPUT,
+                            "elastic plans have one tensor degree; remove "
+                            "tensor from the datacenters in sites, or use "
                             "another schedule");
     if ((node = lhi_node_find(map, "layers")))
         LHI_TRY(read_layers(r, node, err));

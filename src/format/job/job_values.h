@@ -13,6 +13,10 @@ lh_receives lhi_framework_receives(const lh_framework *framework,
 /* lh_layout.slices of a job whose number of slices lh_plan_make() chooses. */
 enum { LHI_SLICES_AUTO = 1 };
 
+/* layout.tensor of a job whose plan may have different tensor degrees per
+ * datacenter. */
+#define LHI_TENSOR_PER_SITE "per-datacenter"
+
 /* Returns each sequence's slice count; 1: sequences are whole. */
 static inline uint32_t lhi_job_count_slices(const lh_job *job)
 {

@@ -310,7 +310,10 @@ static json_t *layout_to_json(const lh_job *job)
     const lh_layout *l = &job->layout;
     json_t *map = json_object();
     bool ok =
-        map && set_count(map, "tensor", l->tensor) &&
+        map &&
+        (l->tensor_per_site
+             ? lhi_json_set(map, "tensor", json_string(LHI_TENSOR_PER_SITE))
+             : set_count(map, "tensor", l->tensor)) &&
         set_count(map, "context", l->context) &&
         set_count(map, "expert", l->expert) &&
         set_count(map, "expert_tensor", l->expert_tensor) &&

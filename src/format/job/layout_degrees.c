@@ -16,6 +16,23 @@ uint64_t lh_layout_expert_block(const lh_layout *layout)
     return (uint64_t)layout->expert * lh_layout_expert_tensor(layout);
 }
 
+uint32_t lh_layout_site_tensor(const lh_layout *layout, uint32_t datacenter)
+{
+    return layout->site_tensors ? layout->site_tensors[datacenter]
+                                : layout->tensor;
+}
+
+uint64_t lh_layout_gpus(const lh_layout *layout)
+{
+    const lh_sites *sites = layout->site_tensors ? layout->sites : NULL;
+    uint64_t ranks = sites ? 0 : (uint64_t)layout->tensor * layout->pipeline;
+    for (uint32_t i = 0; sites && i < sites->groups[0].n_parts; i++)
+        ranks +=
+            (uint64_t)sites->groups[0].parts[i].stages *
+            lh_layout_site_tensor(layout, sites->groups[0].parts[i].datacenter);
+    return ranks * layout->context * layout->data;
+}
+
 uint32_t lhi_layout_group_micro_batch(const lh_layout *layout, uint32_t group)
 {
     return layout->group_micro_batches ? layout->group_micro_batches[group]

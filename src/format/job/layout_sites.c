@@ -11,6 +11,7 @@ typedef struct reader {
     lhi_arena *mem;
     bool complete; /* no number may be missing */
     uint32_t n_parts;
+    uint32_t *tensors; /* per datacenter; 0: not given */
     lh_layout *layout;
 } reader;
 
@@ -47,14 +48,18 @@ static lh_status read_count(const reader *r, const lhi_node *map,
 static lh_status read_part(const reader *r, const lhi_node *node,
                            lh_site_stages *out, lh_error *err)
 {
-    static const char *const keys[] = {"datacenter", "stages", NULL};
-    const lhi_node *name = node;
+    static const char *const keys[] = {"datacenter", "stages", "tensor", NULL};
+    const lhi_node *name = node, *tensor = NULL;
     if (node->kind == LHI_MAP || r->complete) {
         LHI_TRY(lhi_node_check_keys(r->doc, node, keys, err));
         LHI_TRY(lhi_node_require(r->doc, node, "datacenter", &name, err));
         LHI_TRY(read_count(r, node, "stages", &out->stages, err));
+        tensor = lhi_node_find(node, "tensor");
     }
-    return find_datacenter(r, name, &out->datacenter, err);
+    LHI_TRY(find_datacenter(r, name, &out->datacenter, err));
+    return tensor ? lhi_node_get_u32(r->doc, tensor, 1, LHI_MAX_DEGREE,
+                                     &r->tensors[out->datacenter], err)
+                  : LH_OK;
 }
 
 /* Reads a replica group: the replica count, and the datacenters of their
@@ -279,6 +284,55 @@ static lh_status read_unequal(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* ---- different tensor degrees ---- */
+
+/* Checks the parts' own `tensor`, which all or none have, and stores them in
+ * the layout if they differ; its tensor becomes the least. */
+static lh_status read_tensors(const reader *r, const lhi_node *list,
+                              const lh_sites *sites, lh_error *err)
+{
+    lh_layout *l = r->layout;
+    uint32_t least = UINT32_MAX, most = 0;
+    const lhi_node *parts = lhi_node_find(list->first, "pipeline");
+    for (uint32_t i = 0; i < r->job->n_datacenters; i++)
+        most = r->tensors[i] > most ? r->tensors[i] : most;
+    if (!most)
+        return LH_OK;
+    if (sites->n_groups > 1 || has_missing_counts(sites))
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "tensor of a datacenter requires one group, with "
+                            "'replicas', and with 'stages' of every "
+                            "datacenter");
+    for (const lhi_node *part = parts->first; part; part = part->next) {
+        const lhi_node *node;
+        LHI_TRY(lhi_node_require(r->doc, part, "tensor", &node, err));
+        const uint32_t degree =
+            r->tensors[sites->groups[0].parts[part->index].datacenter];
+        least = degree < least ? degree : least;
+        if (r->job->model->heads % degree != 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "the %u heads of %s are not divisible by %u",
+                                r->job->model->heads, r->job->model->name,
+                                degree);
+    }
+    if (l->tensor && l->tensor != least)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "the least tensor of all datacenters is %u, but "
+                            "the layout's tensor is %u",
+                            least, l->tensor);
+    l->tensor = least;
+    if (least == most)
+        return LH_OK;
+    if (r->job->model->experts)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "different tensor degrees require a model without "
+                            "experts");
+    for (uint32_t i = 0; i < r->job->n_datacenters; i++)
+        r->tensors[i] = r->tensors[i] ? r->tensors[i] : least;
+    l->site_tensors = r->tensors;
+    return LH_OK;
+}
+
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err)
@@ -294,7 +348,8 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                             "must have at least one group");
     lh_sites *sites = LHI_NEW(mem, lh_sites, 1);
     lh_site_group *groups = LHI_NEW(mem, lh_site_group, list->n_items);
-    if (!sites || !groups)
+    r.tensors = LHI_NEW(mem, uint32_t, job->n_datacenters);
+    if (!sites || !groups || !r.tensors)
         return lhi_fail_nomem(err);
     for (const lhi_node *map = list->first; map; map = map->next)
         LHI_TRY(read_group(&r, map, &groups[map->index], err));
@@ -304,6 +359,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
     LHI_TRY(check_shared_datacenters(&r, list, sites, err));
     LHI_TRY(check_outermost(&r, list, sites, err));
     LHI_TRY(read_unequal(&r, list, sites, err));
+    LHI_TRY(read_tensors(&r, list, sites, err));
     layout->sites = sites;
     return LH_OK;
 }
@@ -312,11 +368,16 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
 
 /* Converts a pipeline part (consecutive stages in one datacenter) to the
  * datacenter's name, or to a map with its stage count. */
-static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
+static json_t *part_to_json(const lh_job *job, const lh_layout *layout,
+                            const lh_site_stages *part)
 {
     const char *name = job->datacenters[part->datacenter].name;
     if (!part->stages)
         return json_string(name);
+    if (layout->site_tensors)
+        return json_pack("{s:s, s:I, s:I}", "datacenter", name, "stages",
+                         (json_int_t)part->stages, "tensor",
+                         (json_int_t)layout->site_tensors[part->datacenter]);
     return json_pack("{s:s, s:I}", "datacenter", name, "stages",
                      (json_int_t)part->stages);
 }
@@ -334,8 +395,8 @@ static json_t *group_to_json(const lh_job *job, const lh_layout *layout,
         ok = lhi_json_set(map, "micro_batch",
                           json_integer(layout->group_micro_batches[g]));
     for (uint32_t i = 0; ok && i < group->n_parts; i++)
-        ok = json_array_append_new(list, part_to_json(job, &group->parts[i])) ==
-             0;
+        ok = json_array_append_new(
+                 list, part_to_json(job, layout, &group->parts[i])) == 0;
     ok = ok && json_object_set(map, "pipeline", list) == 0;
     json_decref(list);
     return lhi_json_finish(map, ok);

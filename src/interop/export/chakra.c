@@ -714,6 +714,10 @@ lh_status lh_export_chakra(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the messages of unequal microbatches have no single "
                         "size; plan with one micro_batch");
+    if (plan && plan->best.layout.site_tensors)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a stage has no single number of ranks with different "
+                        "tensor degrees per datacenter; plan with one tensor");
     lh_status status = lh_simulate(pipeline, schedule, NULL, &timeline, err);
     if (status == LH_OK)
         status = lh_trace_make(pipeline, timeline, NULL, &trace, err);

@@ -95,7 +95,8 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     job->layout.expert = best->expert;
     job->layout.outermost = LH_OUTERMOST_ANY;
     job->layout.sites = sites;
-    job->layout.group_micro_batches = NULL;
+    job->layout.group_micro_batches = job->layout.site_tensors = NULL;
+    job->layout.tensor_per_site = false;
     lh_plan there = {.job = job};
     lh_status status =
         lhi_plan_search(job, &how, scratch, NULL, lhi_max_int64(*ns, 0),

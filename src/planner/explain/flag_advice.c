@@ -511,7 +511,7 @@ static bool is_of_one_kind(const lh_choice *a, const lh_choice *b)
 static bool is_evaluable(const lh_choice *c)
 {
     return c->status == LH_CHOICE_OK && !c->elastic &&
-           !c->layout.group_micro_batches &&
+           !c->layout.group_micro_batches && !c->layout.site_tensors &&
            strcmp(c->layout.schedule, LH_OPTIMAL) != 0;
 }
 

@@ -182,6 +182,16 @@ lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
         memcpy(sizes, l->group_micro_batches, groups * sizeof *sizes);
         out->layout.group_micro_batches = sizes;
     }
+    if (l->site_tensors) {
+        uint32_t *tensors = LHI_NEW(mem, uint32_t, LH_MAX_DATACENTERS);
+        if (!tensors)
+            return lhi_fail_nomem(err);
+        for (uint32_t i = 0; i < l->sites->groups[0].n_parts; i++) {
+            const uint32_t dc = l->sites->groups[0].parts[i].datacenter;
+            tensors[dc] = l->site_tensors[dc];
+        }
+        out->layout.site_tensors = tensors;
+    }
     return lhi_copy_sites(l->sites, mem, &out->layout.sites, err);
 }
 

@@ -83,7 +83,7 @@ static lh_status check_gpus(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
     const lh_plan_cost *cost = k->c->cost;
-    double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
+    const double gpus = (double)lh_layout_gpus(l);
     if (gpus > k->job->n_gpus)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err,
                             LH_EINPUT, "needs %.0f GPUs; the job has %" PRIu32,

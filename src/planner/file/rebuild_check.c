@@ -174,7 +174,7 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
     const uint64_t group = (uint64_t)l->tensor * l->context * l->data;
     const uint64_t together = (uint64_t)l->data * l->micro_batch;
-    if (l->group_micro_batches)
+    if (l->group_micro_batches || l->site_tensors)
         return LH_OK; /* see try_group_sizes() */
     for (uint32_t data = 1; data <= together && data <= group; data++) {
         if (together % data != 0 || group % data != 0)

@@ -73,7 +73,7 @@ static lh_status cost_message(lhi_layout_builder *b, uint32_t from, uint32_t to,
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = make_hop(b, g, from, to);
         const lh_layout own =
-            lhi_layout_in_datacenter(&b->config->layout, hop.from);
+            lhi_layout_on_hop(&b->config->layout, hop.from, hop.to);
         lh_cost_message here;
         LHI_TRY(lhi_compute_hop_message(b->job, &own, &hop, &options,
                                         &b->busiest, &here, err));
@@ -324,14 +324,16 @@ static lh_status leaves_node(const lhi_layout_builder *b,
                              const lhi_stage_placement *spread, uint32_t chunk,
                              bool *leaves, lh_error *err)
 {
-    const lh_layout *l = &b->config->layout;
+    const lh_layout own = lhi_layout_in_datacenter(&b->config->layout,
+                                                   spread->sites[0].datacenter);
     lh_cost_layer_range slice =
         lhi_config_slice(b->job, b->config, spread, chunk);
     lh_cost_group all, copies;
     slice.datacenter = spread->sites[0].datacenter;
+    LHI_TRY(lhi_cost_find_group(b->job, &own, LH_COST_DATA_SHARED, &slice, &all,
+                                err));
     LHI_TRY(
-        lhi_cost_find_group(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
-    LHI_TRY(lhi_cost_find_group(b->job, l, LH_COST_DATA, &slice, &copies, err));
+        lhi_cost_find_group(b->job, &own, LH_COST_DATA, &slice, &copies, err));
     *leaves = all.size > all.per_node || copies.size > copies.per_node;
     return LH_OK;
 }
@@ -610,8 +612,9 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
         return lhi_fail(err, LH_EINVAL,
                         "the job names no modules to recompute");
-    double gpus = (double)layout->tensor * layout->context * layout->pipeline *
-                  layout->data;
+    if (layout->site_tensors && !layout->sites)
+        return lhi_fail(err, LH_EINVAL, "site_tensors requires sites");
+    const double gpus = (double)lh_layout_gpus(layout);
     if (gpus > job->n_gpus)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the layout needs %.0f GPUs; the job has %" PRIu32,

@@ -54,6 +54,20 @@ static bool have_equal_micro_batches(const lh_layout *a, const lh_layout *b)
     return true;
 }
 
+/* Checks whether two layouts with equal sites have the same tensor degree in
+ * every datacenter of the first replica group. */
+static bool have_equal_tensors(const lh_layout *a, const lh_layout *b)
+{
+    if (!a->site_tensors && !b->site_tensors)
+        return true; /* compared with the degrees */
+    const lh_site_group *group = &a->sites->groups[0];
+    for (uint32_t i = 0; i < group->n_parts; i++)
+        if (lh_layout_site_tensor(a, group->parts[i].datacenter) !=
+            lh_layout_site_tensor(b, group->parts[i].datacenter))
+            return false;
+    return true;
+}
+
 bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b)
 {
     return a->tensor == b->tensor && a->context == b->context &&
@@ -72,7 +86,7 @@ bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b)
            x->packing == y->packing && x->sharding == y->sharding &&
            a->placement == b->placement && a->recompute == b->recompute &&
            a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites) &&
-           have_equal_micro_batches(x, y);
+           have_equal_micro_batches(x, y) && have_equal_tensors(x, y);
 }
 
 bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b)
@@ -126,7 +140,8 @@ bool lhi_stage_nodes_are_alike(const lh_job *job, const lh_layout *layout,
                                uint32_t b_datacenter)
 {
     const uint32_t per_node = job->datacenters[a_datacenter].gpus_per_node;
-    const uint64_t size = (uint64_t)layout->tensor * layout->context;
+    const uint64_t size =
+        (uint64_t)lh_layout_site_tensor(layout, a_datacenter) * layout->context;
     const lh_cost_run *x = NULL, *y = NULL;
     uint32_t n = find_runs(a, a_datacenter, &x);
     if (find_runs(b, b_datacenter, &y) != n ||

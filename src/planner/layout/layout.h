@@ -130,10 +130,15 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 /* Returns the GPU count of one pipeline rank: tensor x context. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Returns the layout as its replicas in one datacenter see it: with their
- * micro_batch. */
+/* Returns the layout as the ranks in one datacenter see it: with their
+ * micro_batch and tensor degree. */
 lh_layout lhi_layout_in_datacenter(const lh_layout *layout,
                                    uint32_t datacenter);
+/* Returns the layout for messages from one datacenter to another: with the
+ * sender's micro_batch and the smaller tensor degree of both, because the GPUs
+ * of the side with fewer GPUs limit a message. */
+lh_layout lhi_layout_on_hop(const lh_layout *layout, uint32_t from,
+                            uint32_t to);
 
 /* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
  * `mem` (or belongs to the layout). LH_EUNSUPPORTED: the numbers do not divide,

@@ -20,9 +20,10 @@ static lh_status compute_layer_times(const lh_job *job,
                                      .data_datacenters = 1};
         lh_cost_options options = {.size = sizeof options,
                                    .estimate_missing = true};
+        const lh_layout own = lhi_layout_in_datacenter(&config->layout, d);
         lh_cost cost;
-        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
-                              &cost, err));
+        LHI_TRY(
+            lh_cost_chunk(&as_configured, &own, &slice, &options, &cost, err));
         ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
     }
     return LH_OK;

@@ -20,6 +20,16 @@ lh_layout lhi_layout_in_datacenter(const lh_layout *layout, uint32_t datacenter)
     for (uint32_t g = 0; g < n; g++)
         if (layout->sites->groups[g].parts[0].datacenter == datacenter)
             out.micro_batch = layout->group_micro_batches[g];
+    out.tensor = lh_layout_site_tensor(layout, datacenter);
+    return out;
+}
+
+lh_layout lhi_layout_on_hop(const lh_layout *layout, uint32_t from, uint32_t to)
+{
+    lh_layout out = lhi_layout_in_datacenter(layout, from);
+    const uint32_t other = lh_layout_site_tensor(layout, to);
+    if (other < out.tensor)
+        out.tensor = other;
     return out;
 }
 
@@ -164,7 +174,8 @@ static part_gpus find_part_gpus(const lh_job *job, const lh_layout *l,
                                 const lh_site_stages *part, uint64_t used)
 {
     const bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
-    const uint64_t group = lhi_group_size(l);
+    const lh_layout own = lhi_layout_in_datacenter(l, part->datacenter);
+    const uint64_t group = lhi_group_size(&own);
     const uint64_t size = group * (data ? part->stages : replicas);
     const uint64_t n = data ? replicas : part->stages;
     const uint64_t node = job->datacenters[part->datacenter].gpus_per_node;
@@ -463,10 +474,17 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 }
 
 /* Checks that with unequal microbatches all ranks that share experts process
- * equally many tokens. LH_EUNSUPPORTED: some expert group spans datacenters. */
-static lh_status check_unequal(const lh_layout *l, lh_error *err)
+ * equally many tokens, and that with different tensor degrees a message to
+ * another degree only has to be divided anew. LH_EUNSUPPORTED: some expert
+ * group spans datacenters, or every GPU sends whole activations. */
+static lh_status check_unequal(const lh_job *job, const lh_layout *l,
+                               lh_error *err)
 {
     const uint64_t block = lh_layout_expert_block(l);
+    if (l->site_tensors && job->framework.no_sequence_parallel)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "different tensor degrees per datacenter require "
+                        "framework.sequence_parallel");
     for (uint32_t g = 0; l->group_micro_batches && g < l->sites->n_groups; g++)
         if ((uint64_t)l->sites->groups[g].replicas * lhi_group_size(l) %
                 block !=
@@ -485,7 +503,7 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
 {
     placement_builder p = {
         .job = job, .layout = layout, .sites = layout->sites, .mem = mem};
-    LHI_TRY(check_unequal(layout, err));
+    LHI_TRY(check_unequal(job, layout, err));
     if (!p.sites)
         LHI_TRY(lhi_sites_default(job, layout, mem, &p.sites, err));
     p.ranks = LHI_NEW(mem, lhi_rank_location,

@@ -391,6 +391,7 @@ static lh_status add_placements(expansion *g, lh_error *err)
         g->config.reversed = list.reversed[i];
         l->sites = &list.sites[i];
         l->group_micro_batches = g->want->group_micro_batches;
+        l->site_tensors = g->want->site_tensors;
         l->outermost = g->want->outermost ? g->want->outermost
                                           : lhi_sites_outermost(l->sites);
         LHI_TRY(add_rank_orders(g, err));

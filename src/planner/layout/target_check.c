@@ -595,6 +595,20 @@ static lh_status check_stages(lh_target target, const lh_job *job,
 
 /* --- all targets ---------------------------------------------------------- */
 
+/* Checks that the stages have one tensor degree, which every program needs;
+ * PyTorch's pipelines leave the stages' parallelism to the user. */
+static lh_status check_tensors(lh_target target, const lh_layout *l,
+                               lh_error *err)
+{
+    if (target == LH_TARGET_ANY || target == LH_TARGET_PYTORCH ||
+        (!l->site_tensors && !l->tensor_per_site))
+        return LH_OK;
+    return fail_unsupported(target, err,
+                            "has one tensor degree for all stages; set "
+                            "layout.tensor to a number, and no tensor in "
+                            "layout.sites");
+}
+
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err)
 {
@@ -623,6 +637,7 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
         target != LH_TARGET_ANY)
         return fail_unsupported(target, err,
                                 "does not cut sequences; remove layout.slices");
+    LHI_TRY(check_tensors(target, &job->layout, err));
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));
@@ -732,6 +747,8 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                                 "has one micro_batch for all replicas; plan "
                                 "with this layout.framework, and without "
                                 "micro_batch in the groups of layout.sites");
+    if (level == LHI_LEVEL_PLACED)
+        LHI_TRY(check_tensors(target, &config->layout, err));
     switch (target) {
     case LH_TARGET_MEGATRON:
         return check_megatron(job, level, config, err);
@@ -759,6 +776,7 @@ static lh_status check_levels(lh_target target, const lh_job *job,
     asked.training.zero_given = asked.training.recompute_given = false;
     asked.layout.schedule = schedule;
     asked.layout.pipeline = choice->layout.pipeline;
+    asked.layout.tensor_per_site = false;
     LHI_TRY(lhi_target_check_job(target, &asked, err));
     for (int level = LHI_LEVEL_GROUP; level <= (int)last; level++)
         LHI_TRY(lhi_target_check(target, job, (lhi_level)level, &config, err));

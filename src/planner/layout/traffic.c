@@ -40,13 +40,14 @@ static uint32_t get_datacenter(const counter *c, uint32_t group, uint32_t stage)
 static void count_messages(counter *c, uint32_t from, uint32_t to)
 {
     const lh_sites *sites = c->places.sites;
-    uint32_t n = c->job->n_datacenters,
-             gpus = lhi_group_size(&c->config->layout);
+    const uint32_t n = c->job->n_datacenters;
     for (uint32_t g = 0; g < sites->n_groups; g++) {
         uint32_t a = get_datacenter(c, g, from), b = get_datacenter(c, g, to);
         size_t pair = (size_t)a * n + b;
         if (a == b)
             continue;
+        const lh_layout hop = lhi_layout_on_hop(&c->config->layout, a, b);
+        const uint32_t gpus = lhi_group_size(&hop);
         c->at_once[pair] = 0;
         for (uint32_t i = 0; i < sites->n_groups; i++)
             if (get_datacenter(c, i, from) == a &&

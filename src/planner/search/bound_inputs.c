@@ -271,16 +271,27 @@ static bool is_known(const lhi_bound_inputs *f, lhi_level level,
     return known;
 }
 
-/* Returns the layout with the microbatch size that the job fixes for a
- * datacenter by unequal microbatches; without them, the layout itself. */
-static lh_layout set_micro_batch(const lh_job *job, const lh_layout *layout,
-                                 uint32_t datacenter)
+/* Returns the layout with the microbatch size and tensor degree that the job
+ * fixes for a datacenter; without them, the layout itself. */
+static lh_layout set_own_values(const lh_job *job, const lh_layout *layout,
+                                uint32_t datacenter)
 {
     lh_layout out = *layout;
+    if (job->layout.site_tensors)
+        out.tensor = job->layout.site_tensors[datacenter];
     if (job->layout.group_micro_batches)
         out.micro_batch =
             lhi_layout_in_datacenter(&job->layout, datacenter).micro_batch;
     return out;
+}
+
+/* Checks whether a datacenter's microbatch size and tensor degree are those of
+ * the layout `own`. */
+static bool have_own_values(const lh_job *job, const lh_layout *layout,
+                            uint32_t datacenter, const lh_layout *own)
+{
+    const lh_layout other = set_own_values(job, layout, datacenter);
+    return other.micro_batch == own->micro_batch && other.tensor == own->tensor;
 }
 
 /* Computes the costs of every datacenter (f->sites[1..n]) and the least over
@@ -289,11 +300,10 @@ static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
                             const lh_layout *layout, lh_error *err)
 {
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
-        const lh_layout own = set_micro_batch(job, layout, d);
+        const lh_layout own = set_own_values(job, layout, d);
         uint32_t same = 0;
         while (same < d && (!lhi_datacenters_are_equivalent(job, same, d) ||
-                            set_micro_batch(job, layout, same).micro_batch !=
-                                own.micro_batch))
+                            !have_own_values(job, layout, same, &own)))
             same++;
         lhi_bound_site *s = &f->sites[d + 1];
         if (same < d) {
@@ -615,11 +625,13 @@ static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
     }
     f->n_sites = job.n_datacenters + 1;
     if (level < LHI_LEVEL_DEGREES) {
-        /* The number of microbatches follows from `sites` if it fixes them. */
-        raise_bound(
-            out,
-            job.layout.group_micro_batches ? 0 : compute_work_bound(f, &layout),
-            LHI_BOUND_WORK);
+        /* The numbers of microbatches and ranks follow from `sites` if it fixes
+         * them. */
+        raise_bound(out,
+                    job.layout.group_micro_batches || job.layout.site_tensors
+                        ? 0
+                        : compute_work_bound(f, &layout),
+                    LHI_BOUND_WORK);
         return LH_OK;
     }
     uint32_t v = level >= LHI_LEVEL_COMPLETE ? layout.chunks_per_device : 0;
@@ -698,8 +710,10 @@ static void check_profile(lhi_bound_inputs *f)
 {
     const lh_profile *p = f->job->profile;
     f->times_known = true;
-    /* Each datacenter has its own activations with unequal microbatches. */
-    f->memory_known = !f->job->layout.group_micro_batches;
+    /* Each datacenter has its own activations with unequal microbatches or
+     * tensor degrees. */
+    f->memory_known =
+        !f->job->layout.group_micro_batches && !f->job->layout.site_tensors;
     for (uint32_t i = 0; p && i < p->n_entries; i++) {
         f->memory_known = false;
         if (p->entries[i].kind == LH_PROFILE_CHUNK)

@@ -16,7 +16,7 @@ static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
                                      places->sites->groups[0].replicas);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    const lh_layout own = lhi_layout_in_datacenter(layout, hop.from);
+    const lh_layout own = lhi_layout_on_hop(layout, hop.from, hop.to);
     LHI_TRY(lhi_compute_hop_message(f->job, &own, &hop, &options, &f->busiest,
                                     out, err));
     out->transfer_ns = lhi_min_int64(out->transfer_ns, LHI_BOUND_MAX_NS);

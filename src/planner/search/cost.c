@@ -70,8 +70,10 @@ lh_status lhi_pricing_count_nodes(const lh_job *job, const lh_layout *layout,
                 const lhi_rank_location *at =
                     &places.ranks[(size_t)g * layout->pipeline + s];
                 const uint64_t others = places.sites->groups[g].replicas - 1;
-                const uint64_t end = at->first_gpu + others * at->stride +
-                                     lhi_group_size(layout);
+                const lh_layout own =
+                    lhi_layout_in_datacenter(layout, at->datacenter);
+                const uint64_t end =
+                    at->first_gpu + others * at->stride + lhi_group_size(&own);
                 if (at->datacenter == dc && end > gpus)
                     gpus = end;
             }

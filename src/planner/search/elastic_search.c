@@ -488,8 +488,8 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
         .own_value = INT64_MAX,
         .best = &found};
     lh_status status = LH_OK;
-    if (s->job->layout.group_micro_batches) {
-        *out = found; /* elastic plans have equal microbatches */
+    if (s->job->layout.group_micro_batches || s->job->layout.site_tensors) {
+        *out = found; /* elastic plans have equal stages */
         return LH_OK;
     }
     if (best) {

@@ -45,21 +45,22 @@ static lh_status sum_peak_flops(const lh_job *job, const lh_layout *l,
         all_equal = all_equal && lhi_equals_exactly(get_peak_flops(job, i),
                                                     get_peak_flops(job, 0));
     if (all_equal) {
-        *out = get_peak_flops(job, 0) *
-               ((double)lhi_group_size(l) * l->pipeline * l->data);
+        *out = get_peak_flops(job, 0) * (double)lh_layout_gpus(l);
         return LH_OK;
     }
     lhi_layout_placement places;
     lhi_mark mark = lhi_arena_mark(mem);
     LHI_TRY(lhi_layout_place(job, l, mem, &places, err));
     for (uint32_t g = 0; g < places.sites->n_groups; g++)
-        for (uint32_t s = 0; s < l->pipeline; s++)
-            sum +=
-                places.sites->groups[g].replicas *
-                get_peak_flops(
-                    job, places.ranks[(size_t)g * l->pipeline + s].datacenter);
+        for (uint32_t s = 0; s < l->pipeline; s++) {
+            const uint32_t at =
+                places.ranks[(size_t)g * l->pipeline + s].datacenter;
+            const lh_layout own = lhi_layout_in_datacenter(l, at);
+            sum += (double)places.sites->groups[g].replicas *
+                   lhi_group_size(&own) * get_peak_flops(job, at);
+        }
     lhi_arena_rewind(mem, mark);
-    *out = sum * lhi_group_size(l);
+    *out = sum;
     return LH_OK;
 }
 

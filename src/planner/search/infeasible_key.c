@@ -73,8 +73,9 @@ static bool clear_key(lh_job *job, key which, char value[KEY_TEXT])
     lh_layout *l = &job->layout;
     lh_training *t = &job->training;
     uint32_t *degree = get_degree(l, which);
-    /* `sites` gives replicas and unequal microbatches. */
-    if (l->group_micro_batches && (which == DATA || which == MICRO_BATCH))
+    /* `sites` gives replicas, unequal microbatches and tensor degrees. */
+    if ((l->group_micro_batches && (which == DATA || which == MICRO_BATCH)) ||
+        (l->site_tensors && which == TENSOR))
         degree = NULL;
     bool was = degree && *degree;
     value[0] = '\0';
@@ -96,7 +97,7 @@ static bool clear_key(lh_job *job, key which, char value[KEY_TEXT])
     } else if (which == SITES && l->sites) {
         was = true;
         l->sites = NULL;
-        l->group_micro_batches = NULL;
+        l->group_micro_batches = l->site_tensors = NULL;
     } else if (which == SHARDING && l->sharding != LH_SHARDING_ANY) {
         was = true;
         snprintf(value, KEY_TEXT, ": %s", lh_sharding_name(l->sharding));

@@ -33,7 +33,8 @@ lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
                          const lh_jitter *given, lh_jitter *out, lh_error *err)
 {
     const lh_layout *l = &choice->layout;
-    double gpus = (double)lhi_group_size(l) * l->data;
+    /* The mean of all stages, if their tensor degrees differ. */
+    const double gpus = (double)lh_layout_gpus(l) / l->pipeline;
     lh_jitter drawn;
     LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &drawn, given, err));
     if (drawn.straggler_probability > 0 && drawn.straggler_probability <= 1)

@@ -61,8 +61,10 @@ static uint64_t hash_sites(const lh_layout *l)
             hash = add_to_hash(hash, l->group_micro_batches[g]);
         hash = add_to_hash(add_to_hash(hash, group->replicas), group->n_parts);
         for (uint32_t i = 0; i < group->n_parts; i++)
-            hash = add_to_hash(add_to_hash(hash, group->parts[i].datacenter),
-                               group->parts[i].stages);
+            hash = add_to_hash(
+                add_to_hash(add_to_hash(hash, group->parts[i].datacenter),
+                            group->parts[i].stages),
+                lh_layout_site_tensor(l, group->parts[i].datacenter));
     }
     return hash;
 }

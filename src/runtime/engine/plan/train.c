@@ -412,6 +412,11 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     LHI_TRY(check_precision(plan->job, err));
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
+    if (plan->best.layout.site_tensors)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "longhaul's engine has one tensor degree for all "
+                        "stages; set layout.tensor to a number, and no tensor "
+                        "in layout.sites");
     uint32_t n_chunks = lhi_pipeline_count_model_chunks(pipeline);
     uint32_t *first = list_first_layers(plan, n_chunks);
     const lh_model *model = plan->job->model;
