@@ -21,6 +21,7 @@
 #include "planner/search/refine.h"
 #include "planner/search/robust.h"
 #include "planner/search/search_budget.h"
+#include "planner/site_tensors.h"
 #include "planner/unequal.h"
 
 #include "base/fail.h"
@@ -155,6 +156,9 @@ static lh_status find_plan(const lh_plan_options *options,
         plan->job, &all, plan->mem, &unexplored, 0, tried, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_search_unequal(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status =
+            lhi_plan_search_site_tensors(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = choose_robust(options, plan, err);
     if (status == LH_OK)
@@ -445,8 +449,7 @@ const char *lh_target_version(lh_target target)
 
 uint32_t lh_plan_gpus(const lh_plan *plan)
 {
-    const lh_layout *l = &plan->best.layout;
-    return lhi_group_size(l) * l->pipeline * l->data;
+    return (uint32_t)lh_layout_gpus(&plan->best.layout);
 }
 
 int64_t lh_plan_iteration_ns(const lh_plan *plan)

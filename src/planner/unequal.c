@@ -7,11 +7,9 @@
 #include "planner/unequal.h"
 
 #include "base/fail.h"
-#include "planner/explain/whatif.h"
+#include "planner/fixed_layouts.h"
 #include "planner/layout/layout.h"
 #include "planner/layout/space.h"
-#include "planner/search/objective.h"
-#include "planner/search/plan_search.h"
 #include "planner/search/search_budget.h"
 #include "planner/search/unequal_bound.h"
 
@@ -20,11 +18,10 @@
 
 enum {
     LISTING_DIVISOR = 10, /* of the plan's time, for the estimates */
-    MAX_QUICK = 24,       /* estimates searched quickly */
-    MAX_DEGREES = 3,      /* of them, with the same degrees */
-    MAX_FULL = 2,         /* results searched again */
-    MAX_REPLICAS = 8,     /* replica counts tried per datacenter */
-    MAX_FEW_REPLICAS = 3  /* with more than two datacenters */
+    MAX_QUICK = LHI_MAX_FIXED_LAYOUTS, /* estimates searched */
+    MAX_DEGREES = 3,                   /* of them, with the same degrees */
+    MAX_REPLICAS = 8,                  /* replica counts tried per datacenter */
+    MAX_FEW_REPLICAS = 3               /* with more than two datacenters */
 };
 
 /* Replicas and microbatch sizes per datacenter; 0 replicas: idle. */
@@ -33,7 +30,7 @@ typedef struct unequal_layout {
     uint32_t pipeline;
     uint32_t replicas[LHI_UNEQUAL_MAX_SITES];
     uint32_t micro_batch[LHI_UNEQUAL_MAX_SITES];
-    double ns; /* estimate, then the quick search's result */
+    double ns; /* estimate */
 } unequal_layout;
 
 /* Search state. */
@@ -270,46 +267,6 @@ static lh_status fix_layout(const unequal_layout *l, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Searches the best plan with layout l's degrees, sites and microbatch sizes,
- * with 1/`parts` of a short search's work, into *there; without a plan,
- * there->schedule is NULL. The caller frees its pipeline and schedule. */
-static lh_status search_layout(const unequal_layout *l,
-                               const lh_plan_options *options, uint32_t parts,
-                               lhi_arena *mem, const lh_plan *plan,
-                               lh_plan *there, lh_error *err)
-{
-    lh_job job = *plan->job;
-    lh_error why = {0};
-    LHI_TRY(fix_layout(l, mem, &job, err));
-    return lhi_plan_search_possible(&job, options, parts, 0, mem, there, &why,
-                                    err);
-}
-
-/* Plans the listed layouts by quick searches, replaces their estimated times by
- * the results and sorts them; removes those that do not work. */
-static lh_status search_quickly(unequal_search *s,
-                                const lh_plan_options *options, lhi_arena *mem,
-                                const lh_plan *plan, lh_error *err)
-{
-    lh_plan_options quick = *options;
-    unequal_search found = {.job = s->job};
-    quick.quick = true;
-    for (uint32_t i = 0; i < s->n; i++) {
-        lh_plan there = {0};
-        LHI_TRY(search_layout(&s->best[i], &quick, MAX_QUICK, mem, plan, &there,
-                              err));
-        if (there.schedule) {
-            unequal_layout it = s->best[i];
-            it.ns = (double)there.best.iteration_ns;
-            keep_layout(&found, &it);
-        }
-        lh_pipeline_free((lh_pipeline *)there.pipeline);
-        lh_schedule_free((lh_schedule *)there.schedule);
-    }
-    *s = found;
-    return LH_OK;
-}
-
 lh_status lhi_plan_search_unequal(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
@@ -326,17 +283,12 @@ lh_status lhi_plan_search_unequal(const lh_plan_options *options,
                                     1.0 / LISTING_DIVISOR),
         &end);
     list_all(&s, all, n, &in_time, plan);
-    LHI_TRY(search_quickly(&s, options, mem, plan, err));
-    for (uint32_t i = 0; i < s.n && i < MAX_FULL; i++) {
-        lh_plan there = {0};
-        lh_status status = search_layout(&s.best[i], options, MAX_FULL, mem,
-                                         plan, &there, err);
-        if (status == LH_OK && there.schedule)
-            status = lhi_plan_adopt_if_better(plan->job, options, mem, &there,
-                                              plan, err);
-        lh_pipeline_free((lh_pipeline *)there.pipeline);
-        lh_schedule_free((lh_schedule *)there.schedule);
-        LHI_TRY(status);
+    lh_job *jobs = LHI_NEW(mem, lh_job, MAX_QUICK);
+    if (!jobs)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s.n; i++) {
+        jobs[i] = *plan->job;
+        LHI_TRY(fix_layout(&s.best[i], mem, &jobs[i], err));
     }
-    return LH_OK;
+    return lhi_plan_search_fixed(options, jobs, s.n, mem, plan, err);
 }

@@ -28,9 +28,9 @@ typedef struct alternative_search {
     lh_plan *plan;
     lh_choice *list; /* the plan's alternatives */
     const lhi_unexplored *unexplored;
-    /* lower bound on plans with unequal microbatches, which `unexplored` does
-     * not cover; INT64_MAX: none are searched */
-    int64_t unequal_ns;
+    /* lower bound on plans whose datacenters have different values, which
+     * `unexplored` does not cover; INT64_MAX: none are searched */
+    int64_t differing_ns;
     uint64_t passes; /* passes simulated so far */
 } alternative_search;
 
@@ -298,7 +298,7 @@ static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
     if (r->options->objective == LH_PLAN_CHEAPEST)
         return -1; /* no bounds on costs here */
     return lhi_min_int64(
-        lhi_min_int64(get_objective(r, least), r->unequal_ns),
+        lhi_min_int64(get_objective(r, least), r->differing_ns),
         lhi_unexplored_bound_other_values(r->unexplored, d, &own));
 }
 
@@ -375,7 +375,7 @@ lh_status lhi_plan_find_alternatives(const lh_job *job,
                             .mem = mem,
                             .plan = plan,
                             .unexplored = unexplored,
-                            .unequal_ns = INT64_MAX};
+                            .differing_ns = INT64_MAX};
     uint32_t n = plan->n_alternatives;
     lh_plan_dimension_alternative *runners =
         LHI_NEW(mem, lh_plan_dimension_alternative, LHI_N_DIMENSIONS);
@@ -384,8 +384,7 @@ lh_status lhi_plan_find_alternatives(const lh_job *job,
         return lhi_fail_nomem(err);
     if (n)
         memcpy(r.list, plan->alternatives, n * sizeof *r.list);
-    if (lhi_unequal_is_searched(job, options))
-        LHI_TRY(lhi_unequal_compute_bound(job, &r.unequal_ns, err));
+    LHI_TRY(lhi_differing_compute_bound(job, options, &r.differing_ns, err));
     for (int d = 0; d < LHI_N_DIMENSIONS; d++)
         LHI_TRY(add_alternative(&r, (lhi_dimension)d, runners, err));
     plan->dimension_alternatives = runners;

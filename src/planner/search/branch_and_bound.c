@@ -628,7 +628,7 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
         .limits = lhi_search_limits_from_options(&s->options, s->sharing),
         .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
         .least_partition_bound = INT64_MAX,
-        .covers_unequal = lhi_unequal_is_searched(s->job, &s->options)};
+        .covers_differing = lhi_differing_is_searched(s->job, &s->options)};
     lhi_config none = {0};
     lhi_space_refusal refused = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;

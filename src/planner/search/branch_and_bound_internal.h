@@ -48,9 +48,10 @@ typedef struct lhi_branch_and_bound {
     uint64_t seq, work;
     int64_t least_partition_bound; /* least bound over all partitions of built
                                     * layouts */
-    /* A later search tries unequal microbatches; the proven bound covers them,
-     * even if a stopped search continues as a quick one. */
-    bool covers_unequal;
+    /* A later search tries plans whose datacenters have different values; the
+     * proven bound covers them, even if a stopped search continues as a quick
+     * one. */
+    bool covers_differing;
     uint64_t n_open; /* layouts below open nodes */
     /* built: in total, since the last simulation */
     uint32_t n_built, since_try;

@@ -260,9 +260,9 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
         status = lhi_elastic_search(&s, true, &best, err);
     if (status == LH_OK && goal.no_memory)
         status = lhi_fail_nomem(err);
-    plan->pareto_complete = s.complete &&
-                            (like->options.quick || s.n_elastic_left == 0) &&
-                            !lhi_unequal_is_searched(like->job, &like->options);
+    plan->pareto_complete =
+        s.complete && (like->options.quick || s.n_elastic_left == 0) &&
+        !lhi_differing_is_searched(like->job, &like->options);
     lh_pipeline_free(best.built.pipeline);
     lh_schedule_free(best.schedule);
     free(s.candidates);

@@ -107,10 +107,11 @@ lh_status lhi_branch_and_bound_compute_proven(lhi_branch_and_bound *b,
             lhi_layout_search_drop(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
-    if (b->covers_unequal) {
-        int64_t unequal_ns;
-        LHI_TRY(lhi_unequal_compute_bound(s->job, &unequal_ns, err));
-        s->proven_ns = lhi_min_int64(s->proven_ns, unequal_ns);
+    if (b->covers_differing) {
+        int64_t differing_ns;
+        LHI_TRY(lhi_differing_compute_bound(s->job, &s->options, &differing_ns,
+                                            err));
+        s->proven_ns = lhi_min_int64(s->proven_ns, differing_ns);
     }
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];

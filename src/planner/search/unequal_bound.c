@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/search/unequal_bound.h"
 
+#include "base/fail.h"
+#include "base/integer_math.h"
+#include "format/job/parse.h"
 #include "model/shape.h"
 #include "planner/layout/equivalence.h"
 #include "planner/layout/space.h"
@@ -8,22 +11,46 @@
 #include <math.h>
 #include <string.h>
 
-bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options)
+/* Checks whether the job and the options allow plans whose datacenters have
+ * different values: a few datacenters differ, and their sites are open. */
+static bool suits_differing(const lh_job *job, const lh_plan_options *options)
 {
     const lh_layout *l = &job->layout;
     bool differ = false;
     for (uint32_t i = 1; i < job->n_datacenters; i++)
         differ = differ || !lhi_datacenters_are_equivalent(job, 0, i);
-    return differ && job->n_datacenters <= LHI_UNEQUAL_MAX_SITES &&
-           (job->target == LH_TARGET_ANY ||
-            job->target == LH_TARGET_LONGHAUL) &&
-           !l->sites && !l->data && !l->micro_batch &&
-           (l->outermost == LH_OUTERMOST_ANY ||
-            l->outermost == LH_OUTERMOST_DATA) &&
+    return differ && job->n_datacenters <= LHI_UNEQUAL_MAX_SITES && !l->sites &&
            !(l->schedule && strcmp(l->schedule, "elastic") == 0) &&
            options->objective == LH_PLAN_FASTEST && !options->quick &&
            !options->jitter && !options->elastic_as_published &&
            options->partition != LH_PARTITION_MONTE_CARLO;
+}
+
+bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options)
+{
+    const lh_layout *l = &job->layout;
+    return suits_differing(job, options) &&
+           (job->target == LH_TARGET_ANY ||
+            job->target == LH_TARGET_LONGHAUL) &&
+           !l->data && !l->micro_batch &&
+           (l->outermost == LH_OUTERMOST_ANY ||
+            l->outermost == LH_OUTERMOST_DATA);
+}
+
+bool lhi_site_tensors_are_searched(const lh_job *job,
+                                   const lh_plan_options *options)
+{
+    const lh_layout *l = &job->layout;
+    return l->tensor_per_site && suits_differing(job, options) &&
+           (l->outermost == LH_OUTERMOST_ANY ||
+            l->outermost == LH_OUTERMOST_PIPELINE);
+}
+
+bool lhi_differing_is_searched(const lh_job *job,
+                               const lh_plan_options *options)
+{
+    return lhi_unequal_is_searched(job, options) ||
+           lhi_site_tensors_are_searched(job, options);
 }
 
 /* State while listing times. */
@@ -143,4 +170,26 @@ lh_status lhi_unequal_compute_bound(const lh_job *job, int64_t *ns,
               lhi_find_iteration_overhead_ns(job);
     lhi_arena_free(mem);
     return status;
+}
+
+lh_status lhi_differing_compute_bound(const lh_job *job,
+                                      const lh_plan_options *options,
+                                      int64_t *ns, lh_error *err)
+{
+    double rate = 0;
+    *ns = INT64_MAX;
+    if (lhi_unequal_is_searched(job, options))
+        LHI_TRY(lhi_unequal_compute_bound(job, ns, err));
+    if (!lhi_site_tensors_are_searched(job, options))
+        return LH_OK;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        rate += (double)job->datacenters[i].gpus *
+                lhi_gpu_max_flops_per_s(&job->datacenters[i].gpu,
+                                        job->framework.fp8);
+    /* Every degree has at least the matrix products, at the peak rates. A
+     * profile's times need not respect these. */
+    const double least =
+        job->profile ? 0 : lh_cost_iteration_flops(job) / rate * 1e9;
+    *ns = lhi_min_int64(*ns, least < 0x1p60 ? (int64_t)least : *ns);
+    return LH_OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unequal microbatches: replicas in datacenters with different GPUs process
- * different numbers of sequences per microbatch (docs/theory/unequal.md). */
+/* Plans whose datacenters have different values (docs/theory/unequal.md):
+ * unequal microbatches, where replicas in datacenters with different GPUs
+ * process different numbers of sequences per microbatch; and different tensor
+ * degrees for the stages of a pipeline over datacenters. */
 #ifndef LHI_PLANNER_SEARCH_UNEQUAL_BOUND_H
 #define LHI_PLANNER_SEARCH_UNEQUAL_BOUND_H
 
@@ -15,6 +17,20 @@ enum {
  * are few datacenters with different GPUs, and neither the job nor the options
  * exclude them. */
 bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options);
+/* Checks whether the search for a plan also tries different tensor degrees per
+ * datacenter: the job requests them, and neither the job nor the options
+ * exclude them. */
+bool lhi_site_tensors_are_searched(const lh_job *job,
+                                   const lh_plan_options *options);
+/* Checks whether the search for a plan also tries plans whose datacenters have
+ * different values, of either kind. */
+bool lhi_differing_is_searched(const lh_job *job,
+                               const lh_plan_options *options);
+/* Computes in *ns a lower bound on the iteration time for all plans whose
+ * datacenters have different values, as far as the search tries them. */
+lh_status lhi_differing_compute_bound(const lh_job *job,
+                                      const lh_plan_options *options,
+                                      int64_t *ns, lh_error *err);
 
 /* One microbatch's least pass times, without messages, with one set of tensor,
  * context and expert degrees. */

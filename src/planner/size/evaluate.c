@@ -221,7 +221,7 @@ static lh_status keep_choice(const lhi_size_search *s, lhi_planned_size *size,
     plan->layout = choice->layout;
     plan->layout.schedule = NULL; /* the plan owns what they point to */
     plan->layout.sites = NULL;
-    plan->layout.group_micro_batches = NULL;
+    plan->layout.group_micro_batches = plan->layout.site_tensors = NULL;
     plan->layout.chunk_layers = NULL;
     plan->layout.n_chunk_layers = 0;
     plan->iteration_ns = choice->iteration_ns;
@@ -236,13 +236,14 @@ static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
                             const lh_plan_options *options, lh_error *err)
 {
     lh_plan_options full = *options;
-    int64_t ns = plan->search_bound_ns, unequal_ns;
+    int64_t ns = plan->search_bound_ns, differing_ns;
     full.quick = false;
     if (plan->objective != LH_PLAN_FASTEST)
         return LH_OK;
-    if (options->quick && lhi_unequal_is_searched(plan->job, &full)) {
-        LHI_TRY(lhi_unequal_compute_bound(plan->job, &unequal_ns, err));
-        ns = lhi_min_int64(ns, unequal_ns);
+    if (options->quick) {
+        LHI_TRY(
+            lhi_differing_compute_bound(plan->job, &full, &differing_ns, err));
+        ns = lhi_min_int64(ns, differing_ns);
     }
     size->bound_ns = lhi_max_int64(size->bound_ns, ns);
     return LH_OK;

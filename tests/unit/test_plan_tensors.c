@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with different tensor degrees per datacenter, against plans of every
+ * pair of degrees and against the pipelines with one degree. */
+#include "jobs.h"
+#include "plans.h"
+
+#include "planner/layout/layout.h"
+#include "planner/search/unequal_bound.h"
+
+#include <longhaul/experimental/plan.h>
+#include <string.h>
+
+/* A small model on one node of four GPUs and, over a fast link, four nodes of
+ * one GPU with a slow network; `layout`: the job's layout. */
+static lh_job *job_of(const char *layout)
+{
+    return job_with(
+        JOB_TWO_SITES,
+        "  gpu: {tflops: 100, memory_gib: 40, memory_gbps: 1500, "
+        "efficiency: 0.5}\n"
+        "  fabric: {gbps: 25, latency_us: 20}\n"
+        "  datacenters:\n"
+        "   - {name: west, nodes: 1, gpus_per_node: 4}\n"
+        "   - {name: east, nodes: 4, gpus_per_node: 1}\n"
+        "  links: [{between: [west, east], latency_ms: 0.1, gbps: 400}]\n"
+        "model: {layers: 12, hidden: 2048, ffn: 5504, heads: 16, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 8, sequence: 2048, zero: 1, "
+        "recompute: none}\nlayout: %s\n",
+        layout);
+}
+
+static const lh_plan_options usual = {
+    .size = sizeof usual, .no_optimal = true, .layout_effort = LITTLE_WORK};
+
+/* Plans a job and frees it. NULL: nothing fits. */
+static lh_plan *plan_it(lh_job *job)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_status status = lh_plan_make(job, &usual, &plan, &err);
+    CHECK(status == LH_OK || status == LH_EINFEASIBLE);
+    lh_job_free(job);
+    return plan;
+}
+
+/* Keys of every layout of the brute force: the schedule, the layer partition
+ * and the packing are open. */
+#define FIXED "context: 1, chunks_per_device: 1, micro_batch: 1, data: 1"
+
+/* Formats a layout with `p` and `q` stages of tensor degrees `t` and `u` in
+ * west and east; `turned`: east comes first. */
+static void format_layout(char text[300], unsigned p, unsigned t, unsigned q,
+                          unsigned u, bool turned)
+{
+    char west[80], east[80];
+    snprintf(west, sizeof west, "{datacenter: west, stages: %u, tensor: %u}", p,
+             t);
+    snprintf(east, sizeof east, "{datacenter: east, stages: %u, tensor: %u}", q,
+             u);
+    snprintf(text, 300,
+             "{" FIXED ", sites: [{replicas: 1, pipeline: [%s, %s]}]}",
+             turned ? east : west, turned ? west : east);
+}
+
+/* The search is at least as fast as every pair of different degrees that uses
+ * all GPUs, and a plan with different degrees is the fastest. The file keeps
+ * the degrees; the bound covers the plan. */
+static void search_equals_brute_force(void)
+{
+    int64_t best = INT64_MAX;
+    char layout[300];
+    for (unsigned t = 1; t <= 4; t *= 2)
+        for (unsigned u = 1; u <= 4; u *= 2)
+            for (int turned = 0; t != u && turned < 2; turned++) {
+                format_layout(layout, 4 / t, t, 4 / u, u, turned == 1);
+                lh_plan *p = plan_it(job_of(layout));
+                if (p && p->best.iteration_ns < best)
+                    best = p->best.iteration_ns;
+                lh_plan_free(p);
+            }
+    lh_plan *uniform = plan_it(job_of("{" FIXED "}"));
+    lh_plan *plan = plan_it(job_of("{tensor: per-datacenter, " FIXED "}"));
+    const lh_layout *l = &plan->best.layout;
+    CHECK(best < uniform->best.iteration_ns);
+    CHECK(plan->best.iteration_ns <= best + best / 500);
+    CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
+    CHECK(l->site_tensors != NULL);
+    if (l->site_tensors) {
+        CHECK(lh_plan_gpus(plan) == 8);
+        lh_plan *again = plan_again(plan, NULL);
+        CHECK(again && again->best.layout.site_tensors &&
+              again->best.layout.site_tensors[0] == l->site_tensors[0]);
+        lh_plan_free(again);
+    }
+    lh_plan_free(uniform);
+    lh_plan_free(plan);
+}
+
+/* Builds a pipeline with two stages in each datacenter; `tensors` NULL: with
+ * one tensor degree. */
+static lh_pipeline *build(const lh_job *job, uint32_t tensor,
+                          const uint32_t *tensors)
+{
+    static const lh_site_stages parts[] = {{0, 2}, {1, 2}};
+    static const lh_site_group group = {1, 2, parts};
+    static const lh_sites both = {1, &group};
+    const lh_layout layout = {.tensor = tensor,
+                              .context = 1,
+                              .expert = 1,
+                              .pipeline = 4,
+                              .data = 1,
+                              .micro_batch = 1,
+                              .chunks_per_device = 1,
+                              .outermost = LH_OUTERMOST_PIPELINE,
+                              .sites = &both,
+                              .site_tensors = tensors};
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_pipeline(job, &layout, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE,
+                              &p, NULL, &err),
+             err);
+    return p;
+}
+
+/* Every stage has the passes and memory of a pipeline with its degree
+ * everywhere; a message to another degree has the rate of the fewer GPUs. */
+static void stages_are_those_of_their_degree(void)
+{
+    static const uint32_t tensors[] = {2, 1};
+    lh_job *job = job_of("{}");
+    lh_pipeline *two = build(job, 2, NULL), *one = build(job, 1, NULL),
+                *both = build(job, 1, tensors);
+    for (uint32_t c = 0; c < 4; c++) {
+        const lh_chunk *want = lh_pipeline_chunk(c < 2 ? two : one, c),
+                       *has = lh_pipeline_chunk(both, c);
+        CHECK_INT(has->f_ns, want->f_ns);
+        CHECK_INT(has->d_ns, want->d_ns);
+        CHECK_INT(has->w_ns, want->w_ns);
+        CHECK_INT(has->mem_f, want->mem_f);
+        CHECK_INT(has->mem_static, want->mem_static);
+    }
+    CHECK_INT(lh_pipeline_n_links(both), lh_pipeline_n_links(one));
+    for (uint32_t i = 0; i < lh_pipeline_n_links(both); i++) {
+        const lh_link *has = lh_pipeline_link(both, i);
+        const bool in_west = has->from < 2 && has->to < 2;
+        const lh_link *want = lh_pipeline_link(in_west ? two : one, i);
+        CHECK_INT(has->transfer_ns, want->transfer_ns);
+        CHECK_INT(has->latency_ns, want->latency_ns);
+    }
+    lh_pipeline_free(two);
+    lh_pipeline_free(one);
+    lh_pipeline_free(both);
+    lh_job_free(job);
+}
+
+/* Equal degrees in every datacenter are the layout's tensor. */
+static void equal_degrees_are_no_special_case(void)
+{
+    char layout[300];
+    format_layout(layout, 2, 2, 2, 2, false);
+    lh_plan *with = plan_it(job_of(layout));
+    lh_plan *without = plan_it(
+        job_of("{tensor: 2, " FIXED ", sites: [{replicas: 1, pipeline: "
+               "[{datacenter: west, stages: 2}, {datacenter: east, stages: "
+               "2}]}]}"));
+    CHECK(!with->best.layout.site_tensors);
+    CHECK_INT(with->best.iteration_ns, without->best.iteration_ns);
+    lh_plan_free(with);
+    lh_plan_free(without);
+}
+
+/* A file whose degrees were exchanged uses as many GPUs, and is refused. */
+static void exchanged_degrees_are_refused(void)
+{
+    static const char key[] = "\"tensor\": ";
+    char layout[300], *text = NULL;
+    lh_error err = {0};
+    format_layout(layout, 2, 2, 2, 1, false);
+    lh_plan *plan = plan_it(job_of(layout));
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    char *own = text ? strstr(text, "\"layout\"") : NULL;
+    char *sites = own ? strstr(own, "\"sites\"") : NULL;
+    char *first = sites ? strstr(sites, key) : NULL;
+    char *second = first ? strstr(first + 1, key) : NULL;
+    CHECK(second != NULL);
+    if (second) {
+        first[strlen(key)] = '1';
+        second[strlen(key)] = '2';
+        plan_refused(text, "idle[0].gpus: is 2, but the layout leaves 0");
+    }
+    lh_text_free(text);
+    lh_plan_free(plan);
+}
+
+int main(void)
+{
+    RUN(stages_are_those_of_their_degree);
+    RUN(search_equals_brute_force);
+    RUN(equal_degrees_are_no_special_case);
+    RUN(exchanged_degrees_are_refused);
+    return test_summary();
+}
