@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/simulator/dp_clock.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 lh_status lhi_dp_clock_init(const lh_pipeline *p, lhi_arena *mem,
@@ -189,4 +190,29 @@ void lhi_dp_clock_scatter(lhi_dp_clock *c, uint32_t chunk, int64_t now)
 {
     if (c->p->chunks[chunk].reduce_scatter_ns > 0)
         send_chunk(c, chunk, true, now);
+}
+
+lh_status lhi_dp_clock_fail_late_launch(const lhi_dp_clock *c, uint32_t device,
+                                        size_t point, const char *here,
+                                        lh_error *err)
+{
+    const lh_pipeline *p = c->p;
+    uint32_t i = 0;
+    while (i + 1 < p->n_dp_ops) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        if (op->needed_by.chunk != LH_NONE &&
+            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                           op->needed_by.backward) == point)
+            break;
+        i++;
+    }
+    const lh_dp_op *op = &p->dp_ops[i];
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: device %" PRIu32 " waits at %s for the "
+                    "%s of chunk %" PRIu32 " that %" PRIu32 "%c%" PRIu32
+                    " launches later in its own order",
+                    device, here,
+                    op->is_reduce_scatter ? "reduce-scatter" : "all-gather",
+                    op->chunk, op->launch.chunk,
+                    op->launch.backward ? 'B' : 'F', op->launch.microbatch);
 }

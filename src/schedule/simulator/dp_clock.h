@@ -109,6 +109,13 @@ bool lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
 /* Launches a chunk's reduce-scatter at time `now`, if it has one. */
 void lhi_dp_clock_scatter(lhi_dp_clock *clock, uint32_t chunk, int64_t now);
 
+/* Fails with LH_EDEADLOCK: the pass with launch index `point` on `device` waits
+ * for an operation that only a later pass of the device launches. `here`: the
+ * pass's text for the message. */
+lh_status lhi_dp_clock_fail_late_launch(const lhi_dp_clock *clock,
+                                        uint32_t device, size_t point,
+                                        const char *here, lh_error *err);
+
 /* --- internal to the clock ------------------------------------------------ */
 
 /* Allocates the queues of launched collectives for devices whose data-parallel

@@ -506,33 +506,6 @@ static void start_all(engine *e)
         try_start(e, d);
 }
 
-/* Fails with LH_EDEADLOCK: the pass with launch index `point` on device d waits
- * for an operation that only a later pass of the device launches. `here`: the
- * pass's text for the message. */
-static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
-                                    const char *here, lh_error *err)
-{
-    const lh_pipeline *p = e->p;
-    uint32_t i = 0;
-    while (i + 1 < p->n_dp_ops) {
-        const lh_dp_op *op = &p->dp_ops[i];
-        if (op->needed_by.chunk != LH_NONE &&
-            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
-                           op->needed_by.backward) == point)
-            break;
-        i++;
-    }
-    const lh_dp_op *op = &p->dp_ops[i];
-    return lhi_fail(err, LH_EDEADLOCK,
-                    "deadlock: device %" PRIu32 " waits at %s for the "
-                    "%s of chunk %" PRIu32 " that %" PRIu32 "%c%" PRIu32
-                    " launches later in its own order",
-                    d, here,
-                    op->is_reduce_scatter ? "reduce-scatter" : "all-gather",
-                    op->chunk, op->launch.chunk,
-                    op->launch.backward ? 'B' : 'F', op->launch.microbatch);
-}
-
 /* Fails with LH_EDEADLOCK; the message names the first blocked device d and
  * the message or pass that it waits for. */
 static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
@@ -550,7 +523,7 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
     if (dev->stalled_on == LHI_NO_INPUT && pass->kind != LH_W &&
         e->data.n_pending && e->data.n_pending[point] > 0 &&
         (needs == LHI_NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
-        return report_late_launch(e, d, point, here, err);
+        return lhi_dp_clock_fail_late_launch(&e->data, d, point, here, err);
     if (dev->stalled_on != LHI_NO_INPUT || needs == LHI_NO_INPUT)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: device %" PRIu32 " stops after %s because "
