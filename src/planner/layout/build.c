@@ -4,7 +4,6 @@
 #include "planner/layout/build_internal.h"
 
 #include "planner/layout/target.h"
-#include "planner/layout/traffic.h"
 
 #include "base/integer_math.h"
 #include "base/text.h"
