@@ -756,7 +756,8 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_train_result *r)
 {
     static const char not_written[] =
-        "%s: not written: the run ended before its iteration was recorded";
+        "%s: not written: the last iteration is not recorded, because the run "
+        "ended before, or with a lost rank's microbatches on other ranks";
     const train_settings *s = c->settings;
     if (r->is_on_other_process)
         return LH_OK;

@@ -175,6 +175,20 @@ static void throughput_after_a_loss(void)
     }
 }
 
+/* The same stage of the other replicas alone, as in ReCycle, runs the lost
+ * device's work too slowly: it is 3 of 4 devices. */
+static void one_stage_is_not_enough(void)
+{
+    lh_pipeline *p = make_replica(2, 16), *left = NULL;
+    const lhi_lost_device lost = {2, LH_NONE, false};
+    lh_error err = {0};
+    CHECK_OK(lhi_pipeline_reroute(p, 4, &lost, &left, &err), err);
+    CHECK_INT(find_most_work(left, &lost), 22);
+    CHECK((double)find_makespan(p) / (double)find_makespan(left) < 0.77);
+    lh_pipeline_free(left);
+    lh_pipeline_free(p);
+}
+
 /* The lost device's process, on its host, has the host's part of its work. */
 static void a_process_shares_its_host(void)
 {
@@ -215,6 +229,7 @@ int main(void)
     RUN(contradictions_are_named);
     RUN(copies_run_side_by_side);
     RUN(throughput_after_a_loss);
+    RUN(one_stage_is_not_enough);
     RUN(a_process_shares_its_host);
     RUN(work_that_no_other_device_takes);
     return test_summary();
