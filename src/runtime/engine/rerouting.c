@@ -141,10 +141,23 @@ static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
     return LH_OK;
 }
 
+/* States that the microbatches of several lost ranks are not divided. */
+static void report_several(const lhi_job *job, uint32_t n)
+{
+    char text[120];
+    snprintf(text, sizeof text,
+             "%" PRIu32 " ranks are lost: their replacements run all of their "
+             "microbatches",
+             n);
+    if (n > 1)
+        print_remark(job, text);
+}
+
 lh_status lhi_job_reroute_lost(lhi_job *job, lh_error *err)
 {
     const lhi_run_record *r = job->record;
     lhi_job_clear_rerouting(job);
+    report_several(job, r->n_lost_ranks);
     if (r->n_lost_ranks != 1)
         return LH_OK;
     return reroute(job, r->lost_rank,
@@ -160,7 +173,8 @@ lh_status lhi_job_reroute_replaced(lhi_job *job, lhi_net *net, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_all_reduce_sum(net, REPLACED_TURN, sums, 3, NULL, err));
     lhi_job_clear_rerouting(job);
-    if (sums[0] < 1 || sums[0] > 1)
+    report_several(job, (uint32_t)sums[0]);
+    if ((uint32_t)sums[0] != 1)
         return LH_OK;
     return reroute(job, (uint32_t)sums[1], (uint32_t)sums[2], err);
 }
