@@ -211,6 +211,40 @@ static void a_process_shares_its_host(void)
     lh_pipeline_free(p);
 }
 
+/* With room for few microbatches, no order deadlocks or exceeds the limit; with
+ * more room it takes no longer than 4 % more. */
+static void little_memory_is_enough(void)
+{
+    for (uint32_t i = 0; i < 24; i++) {
+        const uint32_t n_devices = 1 + i % 4, n_replicas = 2 + i / 4 % 3;
+        const uint32_t at = i * 7 % (n_replicas * n_devices);
+        const uint32_t replica = at - at % n_devices;
+        const lhi_lost_device lost = {
+            at, n_devices > 1 ? replica + (at + 1) % n_devices : LH_NONE,
+            false};
+        int64_t before_ns = INT64_MAX / 200;
+        for (uint32_t limit = 2; limit <= 8; limit *= 2) {
+            char text[300];
+            lh_pipeline *left = NULL;
+            lh_error err = {0};
+            snprintf(text, sizeof text,
+                     "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
+                     "devices: %u\nmemory_limit: %u\n"
+                     "uniform: {F: 80, D: 90, W: 70, memory: {F: 1, W: -1}}\n",
+                     3 + i % 5, n_devices, limit);
+            lh_pipeline *p = parse(text);
+            CHECK_OK(lhi_pipeline_reroute(p, n_replicas, &lost, &left, &err),
+                     err);
+            const int64_t ns = find_makespan(left);
+            CHECK_MSG(ns <= before_ns / 100 * 104, "%u, limit %u: %lld ns", i,
+                      limit, (long long)ns);
+            before_ns = ns;
+            lh_pipeline_free(left);
+            lh_pipeline_free(p);
+        }
+    }
+}
+
 /* With two replicas, the host in the other one can only run both ranks. */
 static void work_that_no_other_device_takes(void)
 {
@@ -233,6 +267,7 @@ int main(void)
     RUN(throughput_after_a_loss);
     RUN(one_stage_is_not_enough);
     RUN(a_process_shares_its_host);
+    RUN(little_memory_is_enough);
     RUN(work_that_no_other_device_takes);
     return test_summary();
 }
