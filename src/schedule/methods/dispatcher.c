@@ -2,82 +2,10 @@
 #include "schedule/methods/dispatcher.h"
 
 #include "base/integer_math.h"
+#include "schedule/methods/link_reservations.h"
 #include "schedule/pipeline/idle_limits.h"
 
 #include <string.h>
-
-/* A link's reserved time intervals, sorted and disjoint. Intervals that ended
- * before any message can still be sent are dropped. */
-typedef struct span {
-    int64_t from_ns, to_ns;
-} interval;
-
-/* Reservations on one link. */
-typedef struct lhi_link_reservations {
-    interval *spans;
-    uint32_t first, count, room; /* spans[first .. first + count - 1] */
-} lhi_link_reservations;
-
-/* Enlarges a link's list of reserved time intervals so that one more fits;
- * false: out of memory. */
-static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
-{
-    if (b->first + b->count < b->room)
-        return true;
-    if (b->first > b->room / 2) {
-        memmove(b->spans, b->spans + b->first, b->count * sizeof *b->spans);
-    } else {
-        uint32_t room = b->room ? b->room * 2 : 16;
-        interval *spans = LHI_NEW(mem, interval, room);
-        if (!spans)
-            return false;
-        if (b->count)
-            memcpy(spans, b->spans + b->first, b->count * sizeof *spans);
-        b->spans = spans;
-        b->room = room;
-    }
-    b->first = 0;
-    return true;
-}
-
-/* Reserves the earliest free gap of length_ns on a link from ready_ns on
- * (CrossPipe, section 4.2.3) and sets *end_ns to its end. No later message
- * starts before now_ns, so earlier gaps are dropped. Returns false if out of
- * memory. */
-static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
-                    int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
-{
-    while (b->count && b->spans[b->first].to_ns <= now_ns) {
-        b->first++;
-        b->count--;
-    }
-    int64_t at = ready_ns;
-    uint32_t i = b->count;
-    /* Most messages go to the end, so search backward from there. */
-    while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
-        i--;
-    for (; i < b->count; i++) {
-        const interval *s = &b->spans[b->first + i];
-        if (at + length_ns <= s->from_ns)
-            break;
-        if (s->to_ns > at)
-            at = s->to_ns;
-    }
-    *end_ns = at + length_ns;
-    if (length_ns == 0)
-        return true;
-    if (i > 0 && b->spans[b->first + i - 1].to_ns == at) {
-        b->spans[b->first + i - 1].to_ns = *end_ns;
-        return true;
-    }
-    if (!grow_intervals(mem, b))
-        return false;
-    interval *place = &b->spans[b->first + i];
-    memmove(place + 1, place, (b->count - i) * sizeof *place);
-    *place = (interval){at, *end_ns};
-    b->count++;
-    return true;
-}
 
 /* --- tournament tree ----------------------------------------------------- */
 
@@ -340,8 +268,8 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
 {
     int64_t sent = made_ns;
     if (route->resource != LH_NONE &&
-        !reserve(p->mem, &p->resources[route->resource], now_ns, made_ns,
-                 route->transfer_ns, &sent))
+        !lhi_link_reserve(p->mem, &p->resources[route->resource], now_ns,
+                          made_ns, route->transfer_ns, &sent))
         return false;
     sent += route->latency_ns;
     if (sent > *at_ns) /* a first F may wait longer for its all-gather */
