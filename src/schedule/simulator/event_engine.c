@@ -691,20 +691,7 @@ static void compute_totals(engine *e)
     t->copies = e->offload.done;
     if (e->data.last_ns > t->makespan_ns)
         t->makespan_ns = e->data.last_ns;
-    int64_t *memory = t->peak_memory;
-    for (uint32_t c = 0; c < p->n_chunks; c++)
-        memory[p->chunks[c].device] += p->chunks[c].mem_static;
-    for (uint32_t d = 0; d < p->n_devices; d++) {
-        int64_t now = memory[d];
-        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
-            const lh_timeline_run *run = &t->runs[i];
-            t->busy_ns += run->end_ns - run->start_ns;
-            now +=
-                lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
-            if (now > memory[d])
-                memory[d] = now;
-        }
-    }
+    lhi_timeline_sum_passes(p, t);
     if (t->offsets[first + 1] > t->offsets[first])
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }

@@ -126,6 +126,11 @@ lh_status lhi_simulate_with_network(const lh_pipeline *pipeline,
                                     const lhi_sim_network *network,
                                     lh_timeline **out, lh_error *err);
 
+/* Computes a timeline's busy time, and each device's peak memory, from its
+ * passes. */
+void lhi_timeline_sum_passes(const lh_pipeline *pipeline,
+                             lh_timeline *timeline);
+
 /* Lets later runs of an evaluator end early: they may report INT64_MAX for a
  * makespan of useless_ns or more. INT64_MAX: no run does. */
 void lhi_evaluator_set_useless(lh_evaluator *evaluator, int64_t useless_ns);
