@@ -48,26 +48,6 @@ lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
                                      err);
 }
 
-void lhi_timeline_sum_passes(const lh_pipeline *pipeline, lh_timeline *timeline)
-{
-    const lh_pipeline *p = pipeline;
-    lh_timeline *t = timeline;
-    int64_t *memory = t->peak_memory;
-    for (uint32_t c = 0; c < p->n_chunks; c++)
-        memory[p->chunks[c].device] += p->chunks[c].mem_static;
-    for (uint32_t d = 0; d < p->n_devices; d++) {
-        int64_t now = memory[d];
-        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
-            const lh_timeline_run *run = &t->runs[i];
-            t->busy_ns += run->end_ns - run->start_ns;
-            now +=
-                lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
-            if (now > memory[d])
-                memory[d] = now;
-        }
-    }
-}
-
 void lh_timeline_free(lh_timeline *timeline)
 {
     if (timeline)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/simulator/timeline_index.h"
 
+#include "schedule/simulator/timeline.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,4 +232,24 @@ lh_status lhi_timeline_index_build(lhi_timeline_index *f, lhi_arena *mem,
                 f->backward_run[lhi_timeline_get_pass_index(f, pass)] = i;
         }
     return LH_OK;
+}
+
+void lhi_timeline_sum_passes(const lh_pipeline *pipeline, lh_timeline *timeline)
+{
+    const lh_pipeline *p = pipeline;
+    lh_timeline *t = timeline;
+    int64_t *memory = t->peak_memory;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        memory[p->chunks[c].device] += p->chunks[c].mem_static;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        int64_t now = memory[d];
+        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
+            const lh_timeline_run *run = &t->runs[i];
+            t->busy_ns += run->end_ns - run->start_ns;
+            now +=
+                lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
+            if (now > memory[d])
+                memory[d] = now;
+        }
+    }
 }
