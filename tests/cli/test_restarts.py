@@ -406,6 +406,12 @@ def a_lost_rank_trains_on_other_ranks():
     json_case("processes", [*train, *lost, "processes", "--ranks", "local"],
               err=r"rank 4: killed by signal 9 \(Killed\); all ranks restart "
                   rf"\(restart 1 of at most 1\)(.|\n)*{says}")
+    write("both.yaml", read("events.yaml").replace(
+        "lost}", "lost}, {at: 6, rank: 2, process: lost}"))
+    json_case("two", [*train[:-4], "--max-restarts", "2", "--steps", "8",
+                      "--checkpoint", "two", "--events", "both.yaml"],
+              program=VIRTUAL, err=f"{says}(.|\n)*2 ranks are lost: their "
+              "replacements run all of their microbatches")
     shutil.copytree(WORK / "calm/step-00000004", WORK / "first/step-00000004")
     json_case("resumed", [*train, *lost, "resumed", "--resume", "first"],
               program=VIRTUAL, err=says)
