@@ -13,7 +13,7 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
         memmove(b->spans, b->spans + b->first, b->count * sizeof *b->spans);
     } else {
         uint32_t room = b->room ? b->room * 2 : 16;
-        lhi_link_interval *spans = LHI_NEW(mem, lhi_link_interval, room);
+        lhi_reserved_span *spans = LHI_NEW(mem, lhi_reserved_span, room);
         if (!spans)
             return false;
         if (b->count)
@@ -38,7 +38,7 @@ bool lhi_link_reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
     while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
         i--;
     for (; i < b->count; i++) {
-        const lhi_link_interval *s = &b->spans[b->first + i];
+        const lhi_reserved_span *s = &b->spans[b->first + i];
         if (at + length_ns <= s->from_ns)
             break;
         if (s->to_ns > at)
@@ -53,9 +53,9 @@ bool lhi_link_reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
     }
     if (!grow_intervals(mem, b))
         return false;
-    lhi_link_interval *place = &b->spans[b->first + i];
+    lhi_reserved_span *place = &b->spans[b->first + i];
     memmove(place + 1, place, (b->count - i) * sizeof *place);
-    *place = (lhi_link_interval){at, *end_ns};
+    *place = (lhi_reserved_span){at, *end_ns};
     b->count++;
     return true;
 }

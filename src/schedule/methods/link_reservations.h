@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reserved time of links, for the dispatcher. */
+/* Times at which messages occupy a link, for dispatcher.c. */
 #ifndef LHI_SCHEDULE_METHODS_LINK_RESERVATIONS_H
 #define LHI_SCHEDULE_METHODS_LINK_RESERVATIONS_H
 
@@ -10,13 +10,13 @@
 
 /* A link's reserved time intervals, sorted and disjoint. Intervals that ended
  * before any message can still be sent are dropped. */
-typedef struct lhi_link_interval {
+typedef struct lhi_reserved_span {
     int64_t from_ns, to_ns;
-} lhi_link_interval;
+} lhi_reserved_span;
 
 /* Reservations on one link. */
 typedef struct lhi_link_reservations {
-    lhi_link_interval *spans;
+    lhi_reserved_span *spans;
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_link_reservations;
 
