@@ -291,7 +291,7 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     j->deferred[task] = false;
     if (wait < in->setup_ns)
         wait = in->setup_ns;
-    uint32_t from, to;
+    uint32_t from = 0, to = 0;
     lhi_program_get_ends(j->program, j->sites, task, &from, &to);
     lhi_request request = {.paths = lhi_network_paths(in->network, from, to),
                            .policy = j->policy,
@@ -585,7 +585,7 @@ static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
 {
     const lhi_live_job *j = r->separated;
     const lh_topology *topology = r->in->network->topology;
-    uint32_t from, to;
+    uint32_t from = 0, to = 0;
     lhi_program_get_ends(j->program, j->sites, r->separated_task, &from, &to);
     return lhi_fail(
         err, LH_EINFEASIBLE,
