@@ -52,7 +52,7 @@ TESTS = {
     "src/planner": "plan plan_reasons plan_file_check plan_unexplored "
                    "plan_pareto plan_cost plan_elastic plan_network "
                    "plan_links plan_robust plan_partitions plan_idle "
-                   "site_placements "
+                   "plan_unequal site_placements train_plan "
                    "plan_pipeline_check chunk_layers partition search_space "
                    "neighbourhood cost_cache sort whatif escape "
                    "tournament_tree best_schedule lower_bounds layout_bounds "
