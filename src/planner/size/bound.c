@@ -112,7 +112,8 @@ static double bound_share(const lhi_size_search *s, const uint32_t *nodes)
 }
 
 /* Returns a lower bound on the price of an iteration's traffic between
- * datacenters, for all sizes in box `x` (docs/theory/sizes.md, "Traffic between datacenters"). */
+ * datacenters, for all sizes in box `x` (docs/theory/sizes.md, "Traffic between
+ * datacenters"). */
 static double bound_traffic_usd(const bound_search *b, const box *x)
 {
     const lhi_size_search *s = b->s;
