@@ -129,3 +129,15 @@ uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
             return 0;
     return sites->n_groups;
 }
+
+lh_status lhi_target_check_tensors(lh_target target, const lh_layout *l,
+                                   lh_error *err)
+{
+    if (target == LH_TARGET_ANY || target == LH_TARGET_PYTORCH ||
+        (!l->site_tensors && !l->tensor_per_site))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s has one tensor degree for all stages; set "
+                    "layout.tensor to a number, and no tensor in layout.sites",
+                    capabilities[target].shown);
+}

@@ -595,20 +595,6 @@ static lh_status check_stages(lh_target target, const lh_job *job,
 
 /* --- all targets ---------------------------------------------------------- */
 
-/* Checks that the stages have one tensor degree, which every program needs;
- * PyTorch's pipelines leave the stages' parallelism to the user. */
-static lh_status check_tensors(lh_target target, const lh_layout *l,
-                               lh_error *err)
-{
-    if (target == LH_TARGET_ANY || target == LH_TARGET_PYTORCH ||
-        (!l->site_tensors && !l->tensor_per_site))
-        return LH_OK;
-    return fail_unsupported(target, err,
-                            "has one tensor degree for all stages; set "
-                            "layout.tensor to a number, and no tensor in "
-                            "layout.sites");
-}
-
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err)
 {
@@ -637,7 +623,7 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
         target != LH_TARGET_ANY)
         return fail_unsupported(target, err,
                                 "does not cut sequences; remove layout.slices");
-    LHI_TRY(check_tensors(target, &job->layout, err));
+    LHI_TRY(lhi_target_check_tensors(target, &job->layout, err));
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));
@@ -748,7 +734,7 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                                 "with this layout.framework, and without "
                                 "micro_batch in the groups of layout.sites");
     if (level == LHI_LEVEL_PLACED)
-        LHI_TRY(check_tensors(target, &config->layout, err));
+        LHI_TRY(lhi_target_check_tensors(target, &config->layout, err));
     switch (target) {
     case LH_TARGET_MEGATRON:
         return check_megatron(job, level, config, err);

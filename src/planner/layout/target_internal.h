@@ -25,4 +25,9 @@ typedef struct lhi_target_capability {
 /* Returns the table entry with a target framework's capabilities. */
 const lhi_target_capability *lhi_target_get_capability(lh_target target);
 
+/* Checks that the stages have one tensor degree, which every program needs;
+ * PyTorch's pipelines leave the stages' parallelism to the user. */
+lh_status lhi_target_check_tensors(lh_target target, const lh_layout *l,
+                                   lh_error *err);
+
 #endif
