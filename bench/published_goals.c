@@ -71,8 +71,9 @@ static const cause causes[] = {
      "and `TEGroupedMLP` a list of the tokens per expert; the durations are "
      "not published"},
     {true, false, "DeepSeekV3", "", "", "", "DeepSeek-V3",
-     "unknown: on GB200 in FP8 predicted up to 10 % too long, in most "
-     "releases"},
+     "unknown: on GB200 in FP8 predicted up to 10 % too long; since release "
+     "26.06 the head's products are in FP8, too (`fp8_output_proj`), which the "
+     "model has in 16 bits"},
     {true, false, "Qwen3_235B_a22B", "", "", "BF16", "Qwen3 235B in bf16",
      "one share of the peak for experts' products in both precisions and of "
      "every size"},
