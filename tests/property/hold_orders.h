@@ -26,7 +26,7 @@ static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
     lh_bound bound = {0};
     lh_error err = {0};
     CHECK_INT(lhi_machine_orders_evaluate(words), time);
-    if (s->fifo_relaxed || test_state.bad)
+    if (s->times_relaxed || test_state.bad)
         return;
     CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     CHECK_OK(lhi_shop_build_schedule(s, orders, true, &schedule, &err), err);

@@ -77,9 +77,10 @@ static void copies_lose_nothing(void)
 }
 
 /* A description that uses every field, except those that exclude others: see
- * two_directions_are_described() and slices_are_described(). A positional
- * initialiser that lacks a field does not compile: a new field needs a
- * non-default value here and a comparison below. */
+ * two_directions_are_described() slices_are_described() and
+ * copies_are_described(). A positional initialiser that lacks a field does not
+ * compile: a new field needs a non-default value here and a comparison below.
+ */
 static const lh_chunk chunks[] = {{1, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12},
                                   {0, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12}};
 static const lh_link links[] = {{0, 1, 5, 6, "left"}, {1, 0, 7, 8, NULL}};
@@ -98,7 +99,7 @@ static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 static const lh_pipeline_desc all = {
     sizeof all, 2, 5, true, 2, chunks, 2, links, limits, "KiB", 2, sites,
     device_sites, 2, ops, 2, 2, 3, enqueue, dequeue,
-    LH_RECEIVES_LATE_FD, dp_links, 3, LH_DP_PIPELINE_FIRST, false, 0, 0, 0};
+    LH_RECEIVES_LATE_FD, dp_links, 3, LH_DP_PIPELINE_FIRST, false, 0, 0, 0, 0};
 /* clang-format on */
 #pragma GCC diagnostic pop
 
@@ -177,6 +178,25 @@ static void two_directions_are_described(void)
     check_same(p, make(&d));
 }
 
+static void copies_are_described(void)
+{
+    const lh_pipeline_desc three = {
+        .size = sizeof three,
+        .n_devices = 3,
+        .n_microbatches = 4,
+        .n_chunks = 3,
+        .chunks =
+            (const lh_chunk[]){{.device = 0, .f_ns = 2, .d_ns = 3, .w_ns = 4},
+                               {.device = 1, .f_ns = 2, .d_ns = 3, .w_ns = 4},
+                               {.device = 2, .f_ns = 2, .d_ns = 3, .w_ns = 4}},
+        .n_copies = 3};
+    lh_pipeline *p = make(&three);
+    lh_pipeline_desc d = describe(p);
+    CHECK_INT(d.n_copies, 3);
+    CHECK(!d.bidirectional);
+    check_same(p, make(&d));
+}
+
 static void slices_are_described(void)
 {
     const lh_pipeline_desc sliced = {
@@ -238,6 +258,7 @@ int main(int argc, char **argv)
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(every_field_is_described);
     RUN(two_directions_are_described);
+    RUN(copies_are_described);
     RUN(slices_are_described);
     RUN(random_ones_come_back);
     RUN(copies_lose_nothing);

@@ -91,7 +91,7 @@ static void is_same(const lhi_shop *s, const lhi_shop *u)
           u->parts == s->parts && u->n_streams == s->n_streams &&
           u->n_machines == s->n_machines && u->n_ops == s->n_ops);
     CHECK(u->unit_ns == s->unit_ns && u->scale == s->scale &&
-          u->horizon == s->horizon && u->fifo_relaxed == s->fifo_relaxed &&
+          u->horizon == s->horizon && u->times_relaxed == s->times_relaxed &&
           u->parts_relaxed == s->parts_relaxed &&
           u->restricted == s->restricted);
     for (uint32_t i = 0; i < s->n_streams; i++)
