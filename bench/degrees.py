@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Different tensor degrees per datacenter: prints the table of
-docs/theory/unequal.md. About two minutes of processor time.
+docs/theory/unequal.md. About three minutes of processor time.
 
     bench/degrees.py LONGHAUL [NUMBER ...]
 
@@ -17,7 +17,6 @@ import sys
 import tempfile
 
 LONGHAUL = sys.argv[1]
-TIME = ("--time", "20")
 
 
 def site(name, gpu, nodes, gpus_per_node, node_gbps, fabric_gbps):
@@ -42,14 +41,14 @@ H100_NVL = {
     "memory_gib": 94,
     "memory_gbps": 3900,
 }
-MODEL_30B = {
+MODEL_40B = {
     "layers": 48,
     "hidden": 7168,
     "ffn": 28672,
     "heads": 56,
     "vocab": 50272,
 }
-MODEL_66B = {
+MODEL_88B = {
     "layers": 64,
     "hidden": 9216,
     "ffn": 36864,
@@ -65,14 +64,14 @@ JOBS = [  # model, global batch, sequence, datacenters, Gb/s between them
         400,
     ),
     (
-        MODEL_66B,
+        MODEL_88B,
         16,
         2048,
         [nvlink(2), site("single h100-nvl", H100_NVL, 16, 1, 0, 40)],
         400,
     ),
     (
-        MODEL_30B,
+        MODEL_40B,
         8,
         2048,
         [
@@ -110,7 +109,7 @@ def plan(job):
         with open(path, "w", encoding="utf-8") as out:
             json.dump(job, out)
         said = subprocess.run(
-            [LONGHAUL, "plan", path, "--json", *TIME],
+            [LONGHAUL, "plan", path, "--json"],
             capture_output=True,
             text=True,
             check=True,
@@ -145,7 +144,7 @@ def print_row(model, batch, sequence, sites, gbps):
         for choice in found["alternatives"]
         if len(set(degrees_of(choice))) == 1
     )
-    name = model if isinstance(model, str) else "30B"
+    name = model if isinstance(model, str) else f"{model['layers']} layers"
     names = ", ".join(
         f"{s['nodes'] * s['gpus_per_node']} {s['name']}" for s in sites
     )
