@@ -138,12 +138,6 @@ static double compute_map_y(double y)
     return MAP_EDGE + y * (MAP_HEIGHT - 2 * MAP_EDGE);
 }
 
-/* Returns the cable that contains a fibre. */
-static uint32_t get_cable(const lhi_network *n, uint32_t fibre)
-{
-    return n->shared_fibre ? fibre : fibre / 2;
-}
-
 /* Computes use[cable], the slots that job 0 occupies on each cable, averaged
  * over the recorded iteration. */
 static void compute_job_use(const lhi_network *n,
@@ -155,7 +149,7 @@ static void compute_job_use(const lhi_network *n,
         if (h->job != 0 || span <= 0)
             continue;
         for (uint32_t k = 0; k < h->path->hops; k++)
-            use[get_cable(n, h->path->fibres[k])] +=
+            use[lhi_network_get_cable(n, h->path->fibres[k])] +=
                 h->slots * (double)(h->end_ns - h->start_ns) / span;
     }
 }
@@ -301,7 +295,7 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
 {
     const lh_topology *t = n->topology;
     for (uint32_t f = 0; f < lhi_network_n_fibres(n); f++) {
-        const lh_cable *c = &t->cables[get_cable(n, f)];
+        const lh_cable *c = &t->cables[lhi_network_get_cable(n, f)];
         bool back = !n->shared_fibre && f % 2 == 1;
         lhi_text_printf(
             out,

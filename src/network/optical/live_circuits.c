@@ -129,12 +129,6 @@ lh_status lhi_live_begin_failures(lhi_live_run *r)
     return r->no_memory ? LH_ENOMEM : LH_OK;
 }
 
-/* Returns the cable that contains a fibre. */
-static uint32_t get_cable(const lhi_live_run *r, uint32_t fibre)
-{
-    return r->in->network->shared_fibre ? fibre : fibre / 2;
-}
-
 /* Makes all spectrum slots of a cable's fibres unavailable if `block`, else
  * available again. */
 static void block_cable(lhi_live_run *r, uint32_t cable, bool block)
@@ -149,7 +143,7 @@ static bool has_cable(const lhi_live_run *r, const lhi_path *path,
                       uint32_t cable)
 {
     for (uint32_t h = 0; h < path->hops; h++)
-        if (get_cable(r, path->fibres[h]) == cable)
+        if (lhi_network_get_cable(r->in->network, path->fibres[h]) == cable)
             return true;
     return false;
 }
@@ -162,7 +156,8 @@ bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
     for (uint32_t i = 0; i < n_paths; i++) {
         bool cut = false;
         for (uint32_t h = 0; h < paths->paths[i].hops; h++)
-            cut |= r->forever[get_cable(r, paths->paths[i].fibres[h])];
+            cut |= r->forever[lhi_network_get_cable(r->in->network,
+                                                    paths->paths[i].fibres[h])];
         if (!cut)
             return false;
     }

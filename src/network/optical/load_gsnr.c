@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Longest span between two amplifiers, m; noise figure of amplifiers, dB. */
 #define SPAN_M 100e3
@@ -99,8 +100,8 @@ void lhi_load_gsnr_fini(lhi_load_gsnr *g)
 /* Returns the interference sums of a fibre's cable. */
 static const int64_t *get_sums(const lhi_load_gsnr *g, uint32_t fibre)
 {
-    uint32_t cable = g->network->shared_fibre ? fibre : fibre / 2;
-    return g->sums + (size_t)cable * g->network->slots;
+    return g->sums +
+           (size_t)lhi_network_get_cable(g->network, fibre) * g->network->slots;
 }
 
 /* Returns the interference with slot `at` from slots first..end-1. */
@@ -129,7 +130,7 @@ static int64_t compute_noise(const lhi_load_gsnr *g, const lhi_load_circuit *c)
         uint32_t fibre = c->path->fibres[h];
         const int64_t *sums = get_sums(g, fibre);
         const uint32_t *on = g->on + (size_t)fibre * g->network->slots;
-        noise += g->emitted[g->network->shared_fibre ? fibre : fibre / 2] +
+        noise += g->emitted[lhi_network_get_cable(g->network, fibre)] +
                  sum_block(sums, middle, c->first, c->end);
         for (uint32_t i = 0; i < g->n_on[fibre]; i++) {
             const lhi_load_circuit *o = &g->circuits[on[i]];

@@ -110,6 +110,12 @@ void lhi_network_free(lhi_network *network);
 /* Returns the number of fibres with separate spectrum: one per cable if both
  * directions share it, else two. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);
+/* Returns the cable that contains a fibre. */
+static inline uint32_t lhi_network_get_cable(const lhi_network *network,
+                                             uint32_t fibre)
+{
+    return network->shared_fibre ? fibre : fibre / 2;
+}
 
 /* Returns the candidate paths from node `from` to another node `to`; NULL on
  * allocation failure. */
