@@ -411,7 +411,7 @@ static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 
 /* Fails with LH_EINPUT if a channel that arrives at a ROADM (optical switch)
  * from element `last` is weaker than the power at which the ROADM must send it
- * on: a ROADM does not amplify. */
+ * on, before the loss of its express path: a ROADM does not amplify. */
 static lh_status check_power(const reader *r, const element *roadm,
                              const element *last, const lhi_gn_signal *signal)
 {
@@ -429,8 +429,9 @@ static lh_status check_power(const reader *r, const element *roadm,
         if (least < dbm + loss - 0.01)
             return lhi_doc_fail(r->net, last->map, r->err, LH_EINPUT,
                                 "sends %.2f dBm per channel to '%.60s', below "
-                                "the target of %.2f dBm there plus its loss",
-                                least, roadm->uid, dbm);
+                                "the target of %.2f dBm there plus its loss of "
+                                "%.2f dB",
+                                least, roadm->uid, dbm, loss);
     }
     return LH_OK;
 }
