@@ -94,9 +94,12 @@ lh_status lhi_buffers_begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
 static void update_queue(lhi_packet_sim *sim, uint32_t number)
 {
     lhi_port *port = &sim->ports[number];
-    uint64_t wait_ps = sim->buffered[number].bytes * port->ps_per_64k >> 16;
+    uint64_t bytes = sim->buffered[number].bytes;
     if (port->spec->from < sim->o->fabric->n_hosts)
         return;
+    /* In two parts: the product of all bytes exceeds 64 bits from 281 s on. */
+    uint64_t wait_ps = (bytes >> 16) * port->ps_per_64k +
+                       ((bytes & 0xffff) * port->ps_per_64k >> 16);
     lhi_packet_sim_record_queue(sim, port, sim->now_ps);
     port->free_ps = sim->now_ps + wait_ps;
     if (wait_ps > port->max_queue_ps)
