@@ -88,6 +88,9 @@ static lh_status check_packets(const lh_packet_link *link, lh_error *err)
     double parity =
         s->fec_parity > 0 ? ceil(data / s->fec_data) * s->fec_parity : 0;
     double messages = link->messages > 0 ? link->messages : 1;
+    /* A ring sends all data over a queue pair up to twice. */
+    if (link->traffic != LH_TRAFFIC_MESSAGES)
+        messages = 2;
     if (link->buffer_bytes > 0 && link->buffer_bytes < LH_PACKET_BYTES)
         return lhi_fail(err, LH_EINVAL,
                         "buffer_bytes: %g is less than a packet of %g bytes",
@@ -487,7 +490,7 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
         setting.balancing = LH_BALANCING_ECMP;
     lh_link_load load = s->base.link->load;
     if (s->base.link->traffic == LH_TRAFFIC_RING)
-        load.senders = 1; /* cross the link in each direction */
+        load.senders = 1; /* one GPU of each site sends over the link */
     LHI_TRY(lhi_cost_link_setting(&load, &setting, &effect, err));
     out->closed_form_ns = s->base.link->traffic == LH_TRAFFIC_MESSAGES
                               ? effect.message_ns
