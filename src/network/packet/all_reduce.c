@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-enum { MOST_SUCCESSORS = 3 };
+/* Messages that wait for one message. */
+enum { MOST_SUCCESSORS = 2 };
 
 const char *lh_packet_traffic_name(lh_packet_traffic traffic)
 {
@@ -15,7 +16,7 @@ const char *lh_packet_traffic_name(lh_packet_traffic traffic)
 
 /* An all-reduce under construction. */
 typedef struct builder {
-    lhi_all_reduce *out;
+    lhi_message_set *out;
     uint32_t (*next)[MOST_SUCCESSORS]; /* successors of each message */
     uint32_t gpus, queue_pairs;
 } builder;
@@ -109,14 +110,14 @@ static void build_hierarchical(const builder *b, double bytes)
 
 lh_status lhi_all_reduce_build(lh_packet_traffic kind, uint32_t gpus,
                                uint32_t queue_pairs, double bytes,
-                               lhi_arena *mem, lhi_all_reduce *out,
+                               lhi_arena *mem, lhi_message_set *out,
                                lh_error *err)
 {
     uint64_t n_messages, n_pairs;
     lhi_all_reduce_count(kind, gpus, queue_pairs, &n_messages, &n_pairs);
-    *out = (lhi_all_reduce){LHI_NEW(mem, lhi_packet_message, n_messages),
-                            LHI_NEW(mem, lhi_queue_pair, n_pairs),
-                            (uint32_t)n_messages, (uint32_t)n_pairs};
+    *out = (lhi_message_set){LHI_NEW(mem, lhi_packet_message, n_messages),
+                             LHI_NEW(mem, lhi_queue_pair, n_pairs),
+                             (uint32_t)n_messages, (uint32_t)n_pairs};
     uint32_t *next = LHI_NEW(mem, uint32_t, n_messages * MOST_SUCCESSORS);
     if (!out->messages || !out->pairs || !next)
         return lhi_fail_nomem(err);

@@ -5,12 +5,12 @@
 
 #include "network/packet/link.h"
 
-/* Messages of an all-reduce and their queue pairs. */
-typedef struct lhi_all_reduce {
+/* Messages and their queue pairs. */
+typedef struct lhi_message_set {
     lhi_packet_message *messages;
     lhi_queue_pair *pairs;
     uint32_t n_messages, n_pairs;
-} lhi_all_reduce;
+} lhi_message_set;
 
 /* Counts the messages and queue pairs of an all-reduce over 2 * gpus GPUs. */
 void lhi_all_reduce_count(lh_packet_traffic kind, uint64_t gpus,
@@ -28,7 +28,7 @@ void lhi_all_reduce_count(lh_packet_traffic kind, uint64_t gpus,
  * all-gather within each site. */
 lh_status lhi_all_reduce_build(lh_packet_traffic kind, uint32_t gpus,
                                uint32_t queue_pairs, double bytes,
-                               lhi_arena *mem, lhi_all_reduce *out,
+                               lhi_arena *mem, lhi_message_set *out,
                                lh_error *err);
 
 #endif

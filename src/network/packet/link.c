@@ -216,7 +216,8 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
 /* Builds the queue pairs and messages of senders: every sender sends
  * r->messages messages to its receiver, each after the arrival of the one
  * before. */
-static lh_status build_messages(link_run *r, lhi_all_reduce *out, lh_error *err)
+static lh_status build_messages(link_run *r, lhi_message_set *out,
+                                lh_error *err)
 {
     uint32_t n_pairs = r->senders * r->queue_pairs;
     uint32_t n = r->senders * r->messages;
@@ -239,27 +240,27 @@ static lh_status build_messages(link_run *r, lhi_all_reduce *out, lh_error *err)
             .n_successors = !is_last,
             .n_required = i % r->messages > 0};
     }
-    *out = (lhi_all_reduce){messages, pairs, n, n_pairs};
+    *out = (lhi_message_set){messages, pairs, n, n_pairs};
     return LH_OK;
 }
 
 /* Builds the queue pairs and messages of the simulation. */
 static lh_status build_traffic(link_run *r, lh_error *err)
 {
-    lhi_all_reduce all;
+    lhi_message_set set;
     if (r->link->traffic == LH_TRAFFIC_MESSAGES)
-        LHI_TRY(build_messages(r, &all, err));
+        LHI_TRY(build_messages(r, &set, err));
     else
         LHI_TRY(lhi_all_reduce_build(
             r->link->traffic, r->senders, r->queue_pairs,
-            r->link->load.message_bytes, r->mem, &all, err));
-    r->times = LHI_NEW(r->mem, lhi_message_times, all.n_messages);
+            r->link->load.message_bytes, r->mem, &set, err));
+    r->times = LHI_NEW(r->mem, lhi_message_times, set.n_messages);
     if (!r->times)
         return lhi_fail_nomem(err);
-    r->options.pairs = all.pairs;
-    r->options.messages = all.messages;
-    r->options.n_pairs = all.n_pairs;
-    r->options.n_messages = all.n_messages;
+    r->options.pairs = set.pairs;
+    r->options.messages = set.messages;
+    r->options.n_pairs = set.n_pairs;
+    r->options.n_messages = set.n_messages;
     return LH_OK;
 }
 
