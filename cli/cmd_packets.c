@@ -289,11 +289,12 @@ static void print_omitted(cli *c, const packets_grid *g,
                           const lh_packet_result *results)
 {
     const settings *set = c->settings;
-    bool drops = false, controls_rate = false, sprays_in_order = false,
-         loses_parts = false;
+    bool drops = false, pauses = false, controls_rate = false,
+         sprays_in_order = false, loses_parts = false;
     for (uint32_t i = 0; i < g->n_rows; i++) {
         const lh_link_setting *s = &links[i].setting;
         drops |= results[i].counters.dropped > 0;
+        pauses |= results[i].counters.pauses > 0;
         loses_parts |=
             links[i].traffic != LH_TRAFFIC_MESSAGES && links[i].load.loss > 0;
         controls_rate |= links[i].control != LH_CONTROL_NONE;
@@ -304,6 +305,7 @@ static void print_omitted(cli *c, const packets_grid *g,
         bool applies;
         const char *name;
     } omitted[] = {{drops, "dropped packets"},
+                   {pauses, "pauses of links"},
                    {loses_parts, "losses in all-reduces"},
                    {controls_rate, "the start of congestion control"},
                    {sprays_in_order, "go-back-n with spray"},
