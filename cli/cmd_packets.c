@@ -329,14 +329,18 @@ static void print_text(cli *c, const packets_grid *g,
                        const lh_packet_result *results)
 {
     const settings *set = c->settings;
+    bool reduces = false;
+    for (uint32_t i = 0; i < g->n_rows; i++)
+        reduces |= links[i].traffic != LH_TRAFFIC_MESSAGES;
+    const char *what = reduces ? "message or all-reduce" : "message";
     print_common(c, g);
     print_table(c, g, results);
     cli_print(c,
               "\nSimulated packet by packet, %" PRIu32
               " seed%s. \"time\": until all messages have arrived, mean over "
-              "the seeds; \"formula\": a message by the closed form of the "
-              "plans, against the mean message.\n",
-              set->seeds, set->seeds == 1 ? "" : "s");
+              "the seeds; \"formula\": a %s by the closed form of the plans, "
+              "against the mean %s.\n",
+              set->seeds, set->seeds == 1 ? "" : "s", what, what);
     print_omitted(c, g, links, results);
 }
 

@@ -9,8 +9,7 @@
 
 enum { PACKETS_MOST_VALUES = 64 };
 
-/* Settings that may have several values, in the columns'
- * order. */
+/* Settings that may have several values, in the columns' order. */
 typedef enum packets_axis {
     PACKETS_GBPS,
     PACKETS_LATENCY,
