@@ -220,6 +220,8 @@ def the_slowest_replica_counts():
                                                     "--sample", sample])
                      for name in ("lossy", "four"))
         check([link["replicas"] for link in four["links"]] == [4, 4], four)
+        check(all(link["sent"] == link["delivered"] + link["lost"] + link["dropped"]
+                  for link in four["links"]), four)
         check(four["mean_ns"] / four["planned_ns"] >
               one["mean_ns"] / one["planned_ns"] + 0.01, (one, four))
 

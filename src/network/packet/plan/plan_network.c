@@ -334,13 +334,12 @@ static lh_status simulate_replica(network *net, uint32_t replica,
                                      &messages, timeline, err);
 }
 
-/* Raises *makespan_ns to that of the slowest of the other replicas. */
+/* Raises *makespan_ns to that of the slowest of the other replicas, whose
+ * messages have been simulated or are drawn. */
 static lh_status simulate_others(network *net, int64_t *makespan_ns,
                                  lh_error *err)
 {
     uint32_t replicas = 1;
-    if (!net->draws)
-        LHI_TRY(end_packets(net, err));
     net->draws = true;
     for (uint32_t i = 0; i < net->iteration->links->n; i++)
         if (net->links[i].replicas > replicas)
@@ -366,6 +365,8 @@ lh_status lhi_plan_iteration_simulate(const lhi_plan_iteration *iteration,
     lh_status status = open_network(&net, out->records, err);
     if (status == LH_OK)
         status = simulate_replica(&net, 0, &timeline, err);
+    if (status == LH_OK && !net.draws)
+        status = end_packets(&net, err);
     if (status == LH_OK) {
         out->makespan_ns = lh_timeline_makespan(timeline);
         store_messages(&net, timeline, out);
