@@ -593,9 +593,10 @@ const cli_command cmd_packets = {
     .most_operands = 1,
     .about = "Simulate messages over a long link, packet by packet",
     .description =
-        "Simulates GPUs at one site that send messages to GPUs at another one: "
-        "queues, losses, hashing over paths, windows, recovery, redundancy and "
-        "congestion control. Where an option has several values, separated by "
+        "Simulates GPUs at one site that send messages to GPUs at another one, "
+        "or all-reduces over both sites: queues, losses, pauses, hashing over "
+        "paths, windows, recovery, redundancy and congestion control. Where an "
+        "option has several values, separated by "
         "commas, every combination is simulated and is a row of the table.\n"
         "\n"
         "With PLAN, simulates one iteration of a plan: its messages between "
