@@ -4,10 +4,11 @@
 
     test_gnpy.py PROGRAM SOURCE
 
-On the networks of GNPy in tests/data/optical/gnpy, and on the shipped topologies
-as networks of GNPy. Prints the table of docs/optical.md that compares formats by
-distance with those by GSNR. Needs gnpy 3; $LONGHAUL_GNPY names a Python that has it, if this one has not.
-Without it the test is skipped with a message.
+On the networks of GNPy in tests/data/optical/gnpy, and on the shipped
+topologies as networks of GNPy. Prints the table of docs/optical.md that compares
+formats by distance with those by GSNR. Needs gnpy 3; $LONGHAUL_GNPY names a
+Python that has it, if this one has not. Without it the test is skipped with a
+message.
 """
 import json
 import os
@@ -30,8 +31,6 @@ except ImportError as error:
 
 FOLDER = (SOURCE / "tests/data/optical/gnpy").resolve()
 EQUIPMENT = FOLDER / "equipment.json"
-
-
 PAIRS = 20  # compared per topology
 
 
