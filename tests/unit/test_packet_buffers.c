@@ -172,7 +172,8 @@ static void head_of_line_blocking(void)
     CHECK_SHARE(ends_ns[0], 5 * 8e6 / rate, 0.1);
 }
 
-/* Memory below the headroom, and settings that pauses exclude. */
+/* Memory below the headroom, settings that pauses exclude, and an all-reduce
+ * with too many packets. */
 static void errors(void)
 {
     lh_packet_link link = {.load = {.line_bytes_per_s = 12.5e9,
@@ -208,6 +209,14 @@ static void errors(void)
     }
     link = (lh_packet_link){.load = link.load, .switch_share = 2};
     CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
+    /* 1.5e9 packets on a queue pair, which a ring sends twice. */
+    link = (lh_packet_link){.load = link.load,
+                            .setting = {.fec_data = 1, .fec_parity = 5},
+                            .traffic = LH_TRAFFIC_RING};
+    link.load.message_bytes = 1e12;
+    CHECK_INT(lh_packets_simulate_links(&link, 1, &run, &out, &err), LH_EINVAL);
+    CHECK_MSG(strncmp(err.text, "message_bytes, messages: ", 25) == 0, "%s",
+              err.text);
 }
 
 /* --- all-reduces --- */
