@@ -186,6 +186,8 @@ lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
         uint32_t *tensors = LHI_NEW(mem, uint32_t, LH_MAX_DATACENTERS);
         if (!tensors)
             return lhi_fail_nomem(err);
+        for (uint32_t dc = 0; dc < LH_MAX_DATACENTERS; dc++)
+            tensors[dc] = l->tensor; /* where the plan has no stages */
         for (uint32_t i = 0; i < l->sites->groups[0].n_parts; i++) {
             const uint32_t dc = l->sites->groups[0].parts[i].datacenter;
             tensors[dc] = l->site_tensors[dc];
