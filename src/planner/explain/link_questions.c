@@ -45,10 +45,10 @@ void lhi_link_advisor_fill_loads(lhi_link_advisor *a)
     const lhi_traffic *t = a->traffic;
     lh_link_load use =
         lhi_link_load(a->job, t->from, t->to, lhi_find_cost_constants(a->job));
+    const lh_layout hop = lhi_layout_on_hop(&a->config.layout, t->from, t->to);
     a->messages = a->data = use;
     a->messages.senders = (double)t->message_flows;
-    a->messages.message_bytes =
-        (double)t->message_bytes / lhi_group_size(&a->config.layout);
+    a->messages.message_bytes = (double)t->message_bytes / lhi_group_size(&hop);
     a->data.senders = (double)t->data_flows;
     a->data.message_bytes = (double)t->data_step_bytes;
 }
