@@ -306,10 +306,12 @@ bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout)
 bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout)
 {
     const lh_sites *sites = job->n_datacenters > 1 ? layout->sites : NULL;
-    uint64_t size = lhi_group_size(layout);
     for (uint32_t g = 0; sites && g < sites->n_groups; g++)
         for (uint32_t i = 0; i < sites->groups[g].n_parts; i++) {
             const lh_site_stages *part = &sites->groups[g].parts[i];
+            const lh_layout own =
+                lhi_layout_in_datacenter(layout, part->datacenter);
+            const uint64_t size = lhi_group_size(&own);
             uint32_t node = job->datacenters[part->datacenter].gpus_per_node;
             uint32_t replicas = sites->groups[g].replicas;
             if (replicas > 1 && part->stages > 1 && size % node != 0 &&
