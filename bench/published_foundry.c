@@ -30,19 +30,27 @@ static const struct {
     uint32_t layers, hidden, heads;
 } models[] = {
     {"3b", 32, 2560, 20}, {"7b", 32, 4096, 32}, {"13b", 40, 5120, 40}};
+enum { N_MODELS = sizeof models / sizeof *models };
 
-/* Writes the job: FSDP without replicas, gradients reduced in fp32, and
- * PyTorch's kernels one by one. H100 nodes have 400 Gb/s per GPU, the usual
- * rate, since theirs is not published. */
-static void write_job(const table *t, uint32_t row, foundry_run *run)
+/* Returns a model's index in models[]; N_MODELS: it is unknown. */
+static int find_model(const char *name)
+{
+    int m = 0;
+
+    while (m < N_MODELS && strcmp(models[m].name, name) != 0)
+        m++;
+    return m;
+}
+
+/* Writes the job of a run of models[m]: FSDP without replicas, gradients
+ * reduced in fp32, and PyTorch's kernels one by one. H100 nodes have 400 Gb/s
+ * per GPU, the usual rate, since theirs is not published. */
+static void write_job(const table *t, uint32_t row, int m, foundry_run *run)
 {
     const bool h100 = strcmp(table_text(t, row, "gpu"), "h100") == 0;
     const uint32_t gpus = table_count(t, row, "gpus");
     char fabric[64] = "";
-    int m = 0;
 
-    while (strcmp(models[m].name, table_text(t, row, "model")) != 0)
-        m++;
     if (gpus > 8)
         snprintf(fabric, sizeof fabric, "  fabric: {gbps: %d, latency_us: 8}\n",
                  h100 ? 400 : 200);
@@ -69,8 +77,11 @@ static void write_job(const table *t, uint32_t row, foundry_run *run)
              gpus, table_count(t, row, "micro"));
 }
 
-static void read_run(const table *t, uint32_t row, foundry_run *run)
+/* Reads one run. Returns false after printing an error. */
+static bool read_run(const table *t, uint32_t row, foundry_run *run)
 {
+    const int m = find_model(table_text(t, row, "model"));
+
     *run = (foundry_run){.tokens_per_s = table_number(t, row, "tokens_per_s")};
     snprintf(run->identity, sizeof run->identity, "%s,%s,%s,%s,%s",
              table_text(t, row, "model"), table_text(t, row, "gpu"),
@@ -80,7 +91,13 @@ static void read_run(const table *t, uint32_t row, foundry_run *run)
              table_text(t, row, "model"), table_text(t, row, "gpu"),
              table_text(t, row, "gpus"), table_text(t, row, "micro"),
              table_text(t, row, "sequence"), table_text(t, row, "recompute"));
-    write_job(t, row, run);
+    if (m == N_MODELS) {
+        fprintf(stderr, "validate-published: %s: the model is unknown\n",
+                run->identity);
+        return false;
+    }
+    write_job(t, row, m, run);
+    return true;
 }
 
 /* Holds out the half of the runs with the larger hashes. */
@@ -111,7 +128,7 @@ static bool read_all(const char *folder, foundry_set *set)
         ok = false;
     }
     for (uint32_t i = 0; ok && i < t.n_rows; i++)
-        read_run(&t, i, &set->runs[set->n++]);
+        ok = read_run(&t, i, &set->runs[set->n++]);
     table_fini(&t);
     decide_halves(set);
     return ok;
