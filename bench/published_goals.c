@@ -239,11 +239,16 @@ static void print_lines(const predicted *rows, uint32_t n, FILE *to)
     }
 }
 
+/* Prints whether a value is at most its goal, or above it but equal to it as
+ * both are printed. */
 static void print_goal(const char *what, double goal, const char *unit,
                        double value, FILE *to)
 {
     fprintf(to, "| %s | %.3g%s | %.1f%s | %s |\n", what, goal, unit, value,
-            unit, value < goal + 0.05 ? "yes" : "no");
+            unit,
+            value <= goal         ? "yes"
+            : value < goal + 0.05 ? "no, by less than 0.05"
+                                  : "no");
 }
 
 void published_goals(const predicted *rows, uint32_t n,
