@@ -121,9 +121,9 @@ typedef struct titan_errors {
     double time_percent, memory_percent; /* memory: with the default reserve */
 } titan_errors;
 
-/* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both
- * as Markdown. Returns false after printing an error, also if a run that ran
- * out of memory is predicted to leave more than 3 GiB free. */
+/* Reads the torchtitan runs in FOLDER/torchtitan, predicts them, prints both as
+ * Markdown and fills *errors. Returns false after printing an error, also if a
+ * run that ran out of memory is predicted to leave more than 3 GiB free. */
 bool published_torchtitan(const char *folder, titan_errors *errors, FILE *to);
 
 /* Reads the runs with LLM Foundry in FOLDER/llm-foundry, predicts them and

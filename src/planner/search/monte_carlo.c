@@ -33,7 +33,7 @@ typedef struct kept_partition {
     uint32_t *layers;
 } kept_partition;
 
-/* What is known of a layout's samples. */
+/* The results of a layout's samples. */
 typedef struct sampled_layout {
     int64_t ns;      /* of the fastest */
     uint32_t method; /* of all its samples */
