@@ -408,13 +408,13 @@ static void replace_advised(flag_list *l, uint32_t i)
     l->changes[i].advice.advised = true;
 }
 
-/* Combines the listed changes greedily in l->all, which is the plan with the
- * required change, if any: takes each one that the job leaves open, in the
- * list's order, that makes the plan with the earlier ones faster, and marks it
- * as advised. */
-static lh_status combine_changes(flag_list *l, lh_error *err)
+/* Combines the changes from `first` on greedily in l->all, which is the plan
+ * with the required change, if any: takes each one that the job leaves open, in
+ * the list's order, that makes the plan with the earlier ones faster, and marks
+ * it as advised. */
+static lh_status combine_changes(flag_list *l, uint32_t first, lh_error *err)
 {
-    for (uint32_t i = 0; i < l->n && l->changes[i].advice.gain > 0; i++) {
+    for (uint32_t i = first; i < l->n && l->changes[i].advice.gain > 0; i++) {
         changed_plan next = l->all;
         bool fits;
         if (l->changes[i].advice.fixed)
@@ -478,7 +478,7 @@ static lh_status fill_list(flag_list *l, lh_error *err)
         LHI_TRY(list_changes(l, err));
     qsort(l->changes + first, l->n - first, sizeof *l->changes,
           compare_changes);
-    return combine_changes(l, err);
+    return combine_changes(l, first, err);
 }
 
 /* Copies the advice of the list, all of it or only the advised changes, to a
