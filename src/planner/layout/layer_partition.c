@@ -106,8 +106,8 @@ lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
 }
 
 /* Computes the iteration time of layer partition `layers` under the trial's
- * schedule method, in ns; INT64_MAX: it does not work, or its lower bound is
- * useless_ns or more. Callback for the partition search. */
+ * schedule method, in ns; INT64_MAX: it does not work, or the time is at
+ * least useless_ns. Callback for the partition search. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t useless_ns, int64_t *ns, lh_error *err)
 {

@@ -53,9 +53,9 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
                            int64_t *iteration_ns, lh_error *err);
 
 /* Times a built layout under a method, in *ns with optimizer and overhead;
- * INT64_MAX: the method does not apply, or a lower bound shows that the time is
- * useless_ns or more. `sub_blocks`, `tried` and `mem`: as for
- * lhi_evaluation_cache_run_method(). */
+ * INT64_MAX: the method does not apply, or a lower bound or an ended simulation
+ * shows that the time is useless_ns or more. `sub_blocks`, `tried` and `mem`:
+ * as for lhi_evaluation_cache_run_method(). */
 lh_status lhi_layer_partition_time_built(const lhi_built_layout *built,
                                          const char *method,
                                          uint32_t sub_blocks,
