@@ -21,6 +21,7 @@
 #include "planner/search/refine.h"
 #include "planner/search/robust.h"
 #include "planner/search/search_budget.h"
+#include "planner/search/unequal_bound.h"
 #include "planner/site_tensors.h"
 #include "planner/unequal.h"
 
@@ -421,6 +422,16 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail(err, LH_EINVAL,
                         "layout.layers of the job fixes the partition; there "
                         "is nothing to search");
+    if (job->layout.tensor_per_site && !checked.quick &&
+        !lhi_site_tensors_are_searched(job, &checked))
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "%s: layout.tensor: per-datacenter requires two to four "
+            "datacenters that differ, pipelines over datacenters "
+            "(outermost), a schedule that is not elastic, and the "
+            "fastest iteration without jitter, --elastic published "
+            "and --search monte-carlo; give a number",
+            job->name);
     return job->layout.slices == LHI_SLICES_AUTO
                ? choose_slices(job, &checked, out, err)
                : make_plan(job, &checked, out, err);

@@ -193,8 +193,28 @@ static void exchanged_degrees_are_refused(void)
     lh_plan_free(plan);
 }
 
+/* What the search with different degrees does not support is refused. */
+static void the_request_is_refused_where_it_has_no_effect(void)
+{
+    static const char why[] = "layout.tensor: per-datacenter requires two to "
+                              "four datacenters that differ";
+    for (int i = 0; i < 2; i++) {
+        lh_plan_options options = usual;
+        lh_job *job = job_of(i ? "{tensor: per-datacenter, outermost: data}"
+                               : "{tensor: per-datacenter, " FIXED "}");
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        if (!i)
+            options.objective = LH_PLAN_CHEAPEST;
+        CHECK_INT(lh_plan_make(job, &options, &plan, &err), LH_EUNSUPPORTED);
+        CHECK(strstr(err.text, why) != NULL);
+        lh_job_free(job);
+    }
+}
+
 int main(void)
 {
+    RUN(the_request_is_refused_where_it_has_no_effect);
     RUN(stages_are_those_of_their_degree);
     RUN(search_equals_brute_force);
     RUN(equal_degrees_are_no_special_case);

@@ -221,6 +221,17 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
                                 "is %" PRIu32 ", but the job's layout.%s is "
                                 "%" PRIu32,
                                 rows[i].has, rows[i].key, rows[i].want);
+    const lh_site_group *group =
+        want->site_tensors ? &want->sites->groups[0] : NULL;
+    for (uint32_t i = 0; group && i < group->n_parts; i++) {
+        const uint32_t dc = group->parts[i].datacenter;
+        if (lh_layout_site_tensor(has, dc) != want->site_tensors[dc])
+            return lhi_doc_fail(
+                doc, lhi_node_find(map, "sites"), err, LH_EINPUT,
+                "the job's layout.sites has tensor %" PRIu32
+                " in datacenter %s",
+                want->site_tensors[dc], p->job->datacenters[dc].name);
+    }
     return LH_OK;
 }
 

@@ -353,21 +353,24 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
 }
 
 /* Samples layouts that fit the memory, each with a schedule method, and random
- * layer partitions of each. Gives up after TRIES samples per layout. */
+ * layer partitions of each. Gives up after TRIES samples per layout, or as many
+ * known ones in succession. */
 static lh_status sample_layouts(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint64_t tries = (uint64_t)TRIES * d->n_layouts;
-    while (s->n < d->n_layouts && tries-- > 0) {
+    uint32_t n_known = 0; /* in succession */
+    while (s->n < d->n_layouts && n_known < TRIES && tries-- > 0) {
         bool found;
         if (is_stopped(d, s->n, d->n_layouts))
             break;
         LHI_TRY(sample_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
-        if (!found ||
-            (uint64_t)l->pipeline * l->chunks_per_device >
-                s->job->model->layers ||
-            is_known(d))
+        if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
+                          s->job->model->layers)
+            continue;
+        n_known = is_known(d) ? n_known + 1 : 0;
+        if (n_known > 0)
             continue;
         d->layout = s->n;
         d->sampled[s->n].ns = INT64_MAX;
