@@ -84,7 +84,7 @@ static const cause causes[] = {
      "Llama 3.1 405B, MLPerf on H100 and H200",
      "the submission is faster than Megatron-Bridge: 64 microbatches with the "
      "same layout on H100 take 12.71 s in MLPerf and 13.56 s with release "
-     "25.09; the prediction is 13.48 s for both"},
+     "25.09; the prediction is the same for both"},
     {false, false, "", "", "MLPerf v5.0", "", "Llama 3.1 405B, MLPerf on GB200",
      "the fixed time (next table)"},
     {false, false, "", "", "", "", "other dense models", ""},

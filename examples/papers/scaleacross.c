@@ -549,32 +549,7 @@ static void print_hybrid(void)
                percent(fsdp, shared), percent(fsdp, iteration(&s)));
     }
     puts("\nIn the paper HSDP and FSDP are about equally fast at little "
-         "oversubscription, and HSDP is 6.83 %\nfaster at 1:16.\n"
-         "\n"
-         "Figure 15 of the paper halves the microbatch for HSDP. With the cost "
-         "model's kernel times, 11\n"
-         "microbatches and leaders, FSDP's time divided by HSDP's is then "
-         "0.925 at 1:16; the paper has 1.068.\n"
-         "Plans of `dense-17b-two-buildings.yaml` with `gpu: h100-sxm` "
-         "and this layout give the cause.\n"
-         "\n"
-         "- Half the microbatch makes the passes 2 % longer, as kernels with "
-         "fewer tokens are less efficient.\n"
-         "- The gradients have 32 bits. FSDP reduces them in 0.39 s per rank, "
-         "and gathers parameters of 16\n"
-         "  bits in 0.20 s, hidden at the start of the iteration. HSDP sends "
-         "gradients twice between the\n"
-         "  buildings, in 0.74 s per rank at the end of the iteration. HSDP's "
-         "communication delays the\n"
-         "  iteration by 0.47 s, FSDP's by 0.07 s.\n"
-         "- With gradients of 16 bits (`gradients: bf16, reduce: bf16`) the "
-         "ratio is 0.989.\n"
-         "\n"
-         "If parameters are gathered for every pass (`zero: 3`), FSDP takes "
-         "1.81 times as long as HSDP. The\n"
-         "published ratio lies between these values. It therefore requires "
-         "that more of FSDP's gathers are\n"
-         "exposed than those of one hidden gather per iteration.\n");
+         "oversubscription, and HSDP is 6.83 %\nfaster at 1:16.\n");
 }
 
 static void print_latency(void)
