@@ -307,6 +307,31 @@ static void counts_data_parallel(void)
     lh_verdict_free(v);
 }
 
+/* Two receives are posted at time 15. Device 0 has produced 0F1, at 3, before
+ * 2F1, at 4, so the message of 0F1 enters their link first, although the
+ * receive for 2F1 is the first of which the time is known. */
+static void sends_in_order_of_production(void)
+{
+    static const char late[] =
+        "longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 2\ndevices: 3\n"
+        "backward: joint\nbidirectional: true\nreceives: late\n"
+        "chunks:\n"
+        "  - {device: 0, F: 1, D: 1, W: 1}\n"
+        "  - {device: 1, F: 10, D: 1, W: 1}\n"
+        "  - {device: 0, F: 1, D: 1, W: 1}\n"
+        "  - {device: 2, F: 12, D: 1, W: 1}\n"
+        "links:\n"
+        "  - {from: 0, to: 1, latency: 0, transfer: 2, name: wan}\n"
+        "  - {from: 0, to: 2, latency: 0, transfer: 2, name: wan}\n";
+    lh_verdict *v = judge(late, "2F0,0F0,0F1,2F1,2B0,2B1,0B0,0B1\n"
+                                "1F0,1F1,1B0,1B1\n3F0,3F1,3B0,3B1\n");
+    CHECK(lh_verdict_valid(v));
+    /* The messages of 2F0 1..3, 0F0 3..5, 0F1 15..17, 2F1 17..19. 1F1 17..27;
+     * 3F1 19..31, 3B0 31..33, 3B1 33..35; 2B0 33..35, 2B1 ..37, 0B1 39..41. */
+    CHECK_INT(lh_verdict_makespan(v), 41);
+    lh_verdict_free(v);
+}
+
 static void stays_small_for_little(void)
 {
     static const char vast[] =
@@ -362,6 +387,7 @@ int main(void)
     RUN(judges_link_orders);
     RUN(shares_links);
     RUN(counts_data_parallel);
+    RUN(sends_in_order_of_production);
     RUN(stays_small_for_little);
     RUN(judges_communication_cells);
     return test_summary();

@@ -73,7 +73,6 @@ typedef struct run {
     bool by_rate;               /* transfers share links by rate: */
     lhi_verify_sharing sharing;
     lhi_heap heap; /* produced messages, and pieces */
-    uint64_t n_messages;
     uint32_t n_done;
     int64_t makespan_ns;
 } simulation;
@@ -307,7 +306,9 @@ static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
 }
 
 /* Queues the produced message of the pass `node` for its link; with rendezvous
- * receives, its receive has been posted before. */
+ * receives, its receive has been posted before. At equal times a device's
+ * messages enter in the order of production, that of its nodes, and not in the
+ * order in which their receives are found to be posted. */
 static void queue_message(simulation *r, uint32_t node)
 {
     int64_t time_ns = r->ends[node];
@@ -315,7 +316,7 @@ static void queue_message(simulation *r, uint32_t node)
         time_ns = r->posted_ns[node];
     lhi_event event = {.time_ns = time_ns,
                        .rank = (uint64_t)r->judge->rows[node] + 1,
-                       .seq = r->n_messages++,
+                       .seq = node,
                        .payload = node};
     if (!lhi_heap_push(&r->heap, event))
         r->judge->no_memory = true;
