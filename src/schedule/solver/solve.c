@@ -452,6 +452,27 @@ static lh_status build_without_host(const lh_pipeline *p, lh_pipeline **out,
     return status;
 }
 
+/* Reports the progress of the search without copies, whose bound does not hold
+ * for schedules with copies. `context`: the caller's options. */
+static bool report_without_bound(void *context, const lh_solve_progress *now)
+{
+    const lh_solve_options *all = context;
+    lh_solve_progress valid = *now;
+    valid.bound_ns = 0;
+    return all->progress(all->context, &valid);
+}
+
+/* Adds the time and effort of an earlier search to a solution's statistics. */
+static void add_effort(lh_solution *out, const lh_solution *earlier)
+{
+    out->seconds += earlier->seconds;
+    out->effort += earlier->effort;
+    for (uint32_t i = 0; i < out->n_engines; i++) {
+        out->engines[i].effort += earlier->engines[i].effort;
+        out->engines[i].calls += earlier->engines[i].calls;
+    }
+}
+
 /* Solves a pipeline with host memory, copies to which take time. A quarter of
  * the time or effort is for schedules without copies, the best of which is the
  * initial schedule of the search with copies. */
@@ -459,13 +480,17 @@ static lh_status solve_with_copies(const lh_pipeline *pipeline,
                                    const lh_solve_options *all,
                                    lh_solution *out, lh_error *err)
 {
-    lh_solve_options o = *all;
+    lh_solve_options o = *all, given = *all;
     lh_pipeline *own = NULL;
     lh_solution first = {0};
     LHI_TRY(build_without_host(pipeline, &own, err));
     o.time_limit_s /= 4;
     o.effort = (o.effort + 3) / 4;
     o.initial_schedule = NULL; /* may exceed the devices' own limits */
+    if (all->progress) {
+        o.progress = report_without_bound;
+        o.context = &given;
+    }
     lh_status status = solve_early(own, &o, &first, err);
     lh_pipeline_free(own);
     if (status != LH_OK)
@@ -476,6 +501,8 @@ static lh_status solve_with_copies(const lh_pipeline *pipeline,
     if (!o.initial_schedule)
         o.initial_schedule = first.schedule;
     status = solve_early(pipeline, &o, out, err);
+    if (status == LH_OK)
+        add_effort(out, &first);
     lh_solution_fini(&first);
     return status;
 }
