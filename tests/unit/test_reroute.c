@@ -125,6 +125,10 @@ static void contradictions_are_named(void)
     rejects("copies: 3\nuniform: {F: 1, D: 1, W: 1}\n"
             "data_parallel: [{chunk: 0, reduce_scatter: 3}]",
             "more than two copies cannot be combined with data-parallel");
+    rejects("copies: 3\nuniform: {F: 1, D: 1, W: 1}\n"
+            "data_parallel: {operations: [{chunk: 0, all_gather: 3, "
+            "launch: 0F0, before: 0F1}]}",
+            "copies: more than two copies cannot be combined");
 }
 
 /* Copies without common devices take as long as one of them. */

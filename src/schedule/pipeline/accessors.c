@@ -125,14 +125,15 @@ lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
 {
     if (!pipeline->bidirectional)
         return lhi_pipeline_require_plain_passes(pipeline, what, err);
-    return lhi_fail(
-        err, LH_EUNSUPPORTED,
-        "%s does not support %s: the "
-        "methods dualpipe, chimera, greedy, gpipe and optimal do, and "
-        "simulate, check, compare, explain and train",
-        what,
-        pipeline->n_copies > 2 ? "several copies of the model"
-                               : "two directions (placement bd)");
+    const bool many = pipeline->n_copies > 2;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s does not support %s: the "
+                    "methods %sgreedy, gpipe and optimal do, and "
+                    "simulate, check, compare, explain and train",
+                    what,
+                    many ? "several copies of the model (copies)"
+                         : "two directions (placement bd)",
+                    many ? "" : "dualpipe, chimera, ");
 }
 
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline)

@@ -11,17 +11,15 @@
  * (input gradient) and W (weight gradient). */
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 
-/* Checks whether the second half of the chunks is a copy of the first half,
- * with its own microbatches. */
+/* Checks whether the chunks are two or more copies of the model, each with its
+ * own microbatches. */
 bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline);
 
-/* Counts the groups of sequences that an iteration processes: the microbatches,
- * of both directions in a bidirectional pipeline; with slices, 1 / n_slices of
- * them. */
+/* Counts the groups of sequences that an iteration processes: the microbatches
+ * of all copies of the model; with slices, 1 / n_slices of them. */
 uint32_t lhi_pipeline_count_sequence_groups(const lh_pipeline *pipeline);
 
-/* Counts the chunks that hold the model once: half of them in a bidirectional
- * pipeline. */
+/* Counts the chunks of one copy of the model. */
 uint32_t lhi_pipeline_count_model_chunks(const lh_pipeline *pipeline);
 
 /* Returns the duration of an overlapped F and B, relative to their sum; 0: no
@@ -49,9 +47,9 @@ lh_status lhi_pipeline_require_plain_passes(const lh_pipeline *pipeline,
  * the function that does not support them. */
 lh_status lhi_pipeline_require_separate_passes(const lh_pipeline *pipeline,
                                                const char *what, lh_error *err);
-/* Fails with LH_EUNSUPPORTED if the pipeline has two directions, overlapped
- * pairs or sliced sequences; `what` names the function that does not support
- * them. */
+/* Fails with LH_EUNSUPPORTED if the pipeline has two directions or several
+ * copies of the model, overlapped pairs or sliced sequences; `what` names the
+ * function that does not support them. */
 lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
                                              const char *what, lh_error *err);
 

@@ -73,12 +73,14 @@ static lh_status check_copies(const lh_pipeline_desc *d,
                        " copies of a model; give a multiple, all chunks of one "
                        "copy after those of another",
                        d->n_chunks, n);
+    static const char why[] = "more than two copies cannot be combined with "
+                              "data-parallel communication or offload";
+    if (n > 2 && (d->n_dp_ops || d->n_enqueue || d->n_initial_gathers))
+        return fail_at(origin, AT_ROOT, 0, err, "copies: %s", why);
     for (uint32_t c = 0; n > 2 && c < d->n_chunks; c++)
         if (d->chunks[c].all_gather_ns || d->chunks[c].reduce_scatter_ns ||
             d->chunks[c].offload_ns)
-            return fail_at(origin, AT_CHUNK, c, err,
-                           "more than two copies cannot be combined with "
-                           "data-parallel communication or offload");
+            return fail_at(origin, AT_CHUNK, c, err, "%s", why);
     return LH_OK;
 }
 
