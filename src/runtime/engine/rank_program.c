@@ -45,8 +45,8 @@ void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns,
                                     uint32_t n_executed)
 {
     const lhi_rank *rank = s->rank;
-    if (rank->o.rerouted_replicas >
-        0) /* the run's trace is that of its own pipeline */
+    /* The run's trace is that of its own pipeline. */
+    if (rank->o.rerouted_replicas > 0)
         return;
     for (uint32_t i = 0; i < rank->program->n_passes; i++) {
         const lhi_exec_pass *pass = &rank->program->passes[i];

@@ -89,7 +89,7 @@ typedef struct lhi_shop {
     uint32_t *device_machine;                    /* per device; NONE: idle */
     uint32_t *link_machine;                      /* per resource; NONE */
     int64_t horizon;    /* upper bound for semi-active schedules */
-    bool times_relaxed;  /* bounds are valid; solutions must be simulated */
+    bool times_relaxed; /* bounds are valid; solutions must be simulated */
     bool shares_links;  /* some links carry collectives, too (relaxed) */
     bool parts_relaxed; /* built by lhi_shop_make_relaxed() */
     bool restricted;    /* solutions are valid; better ones may exist */
