@@ -93,6 +93,10 @@ def optimal_schedules_include_the_time_of_copies():
         check(again["makespan_s"] == found["makespan_s"], found)
         times.append(found["makespan_s"])
     check(times[0] < times[1] < times[2], times)
+    found = json_case("simulated", ["simulate", "p.yaml", "-s", "optimal",
+                                    "--host-memory", "all", "--host-copy",
+                                    "10s"])
+    check(found["makespan_s"] < 10, found)
     case("no host", ["schedule", "p.yaml", "-m", "optimal", "--host-copy",
                      "1ms"], 2, err="--host-copy requires --host-memory")
 

@@ -101,6 +101,7 @@ static lh_status search(const choice_state *k, uint64_t effort,
                           .effort = k->o.effort ? k->o.effort : effort,
                           .sub_blocks = k->method.sub_blocks,
                           .fifo = k->sim.fifo,
+                          .host_copy_ns = k->sim.host_copy_ns,
                           .disabled_engines = k->o.disabled_engines,
                           .progress = k->o.progress,
                           .context = k->o.context};
