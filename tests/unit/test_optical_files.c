@@ -342,6 +342,77 @@ static void modulation(void)
     lh_optical_free(o);
 }
 
+#define BY_LOAD(LINKS, REST)                                                   \
+    "longhaul: optical/1\ntopology: {nodes: [{id: 1}, {id: 2}], links: "       \
+    "[" LINKS "]}\nmodulation: load_gsnr\nseeds: [1]\niterations: 2\n" REST
+#define SMALL_JOB                                                              \
+    "{forward_ns: 10, backward_ns: 20, message_bits: 1000000, stages: 2, "     \
+    "placement: [1, 2], schedule: gpipe, microbatches: 1}\n"
+
+/* Returns the time of the warm-up iteration of the only job. */
+static int64_t first_iteration(const char *text)
+{
+    lh_optical *o = run_scenario(text, 1);
+    int64_t ns = o ? o->policies[0].runs[0].jobs[0].iteration_ns[0] : 0;
+    lh_optical_free(o);
+    return ns;
+}
+
+/* Rates by the GSNR under the current load: alone, a circuit of two slots has
+ * 16QAM on 100 km, QPSK on 5000 km and BPSK on 8000 km; on 16000 km no format
+ * reaches. */
+static void modulation_by_load(void)
+{
+    static const char *const alone[] = {
+        BY_LOAD("{a: 1, b: 2, km: 100}",
+                "job: " SMALL_JOB "policies: {ksp-ff: {}}\n"),
+        BY_LOAD("{a: 1, b: 2, km: 5000}",
+                "job: " SMALL_JOB "policies: {cba: {}}\n"),
+        BY_LOAD("{a: 1, b: 2, km: 8000}",
+                "job: " SMALL_JOB "policies: {sd-ff: {}}\n")};
+    static const int64_t km[] = {100, 5000, 8000}, gbps[] = {50, 25, 12};
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(first_iteration(alone[i]),
+                  60 + 2 * (km[i] * 5000 +
+                            (i < 2 ? 1000000 / (2 * gbps[i]) : 40000)));
+    lh_scenario *s =
+        scenario(BY_LOAD("{a: 1, b: 2, km: 16000}",
+                         "job: " SMALL_JOB "policies: {ksp-ff: {}}\n"));
+    lh_optical *o = NULL;
+    lh_error err = {0};
+    if (s)
+        CHECK_INT(lh_optical_run_all(s, NULL, &o, &err), LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "no modulation format reaches");
+    lh_scenario_free(s);
+    /* A circuit alone has 16QAM on 1300 km; between other circuits it has QPSK,
+     * or is refused and repeated after 5 ms. */
+#define ON_1300_KM(ERLANG)                                                     \
+    BY_LOAD("{a: 1, b: 2, km: 1300}",                                          \
+            "job: " SMALL_JOB "background: {erlang: " ERLANG                   \
+            ", slots_min: 1, slots_max: 1}\npolicies: {ksp-ff: {}}\n")
+    CHECK_INT(first_iteration(ON_1300_KM("0")), 60 + 2 * (6500000 + 10000));
+    CHECK_INT((first_iteration(ON_1300_KM("40")) - 60 - 2 * 6500000) % 5000000,
+              2 * 20000);
+    refused(BY_LOAD("{a: 1, b: 2, km: 100}", "gbps_per_slot: 50\n"),
+            "cannot be combined with gbps_per_slot");
+    refused(BY_LOAD("{a: 1, b: 2, km: 100}",
+                    "jobs:\n  - " SMALL_JOB
+                    "  - {priority: 3, forward_ns: 10, backward_ns: 20, "
+                    "message_bits: 1000000, stages: 2, placement: [1, 2], "
+                    "schedule: gpipe, microbatches: 1}\n"
+                    "policies: {ksp-ff: {}}\n"),
+            "give all jobs the same priority");
+    s = NULL;
+    static const char gnpy[] =
+        "longhaul: optical/1\ntopology: {gnpy: {network: network.json, "
+        "equipment: equipment.json}}\nmodulation: load_gsnr\n"
+        "job: " SMALL_JOB "policies: {ksp-ff: {}}\n";
+    CHECK_INT(lh_scenario_parse(gnpy, sizeof gnpy - 1,
+                                TEST_DATA "/optical/gnpy/s.yaml", &s, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, "s.yaml:3: modulation: assumes lines of standard");
+}
+
 /* A custom pipeline instead of a chain: the same times. */
 static void pipelines(void)
 {
@@ -568,6 +639,7 @@ int main(void)
     RUN(threads);
     RUN(jobs_apart);
     RUN(modulation);
+    RUN(modulation_by_load);
     RUN(pipelines);
     RUN(plans);
     RUN(replicas);

@@ -308,29 +308,58 @@ static void deep_rmsa(void)
     lh_topology_free(t);
 }
 
-/* Noise of a circuit by its definition: emission, and interference slot by
- * slot. */
+/* Noise of a circuit by its definition: emission, and interference slot by slot
+ * from the slots that circuits use, without guard slots. */
 static int64_t noise_by_definition(const lhi_load_gsnr *g,
-                                   const lhi_spectrum *s,
+                                   const lhi_circuits *circuits,
                                    const lhi_load_circuit *c)
 {
     const uint32_t middle = (c->first + c->end - 1) / 2;
+    const uint32_t slots = circuits->spectrum.slots;
     int64_t noise = 0;
     for (uint32_t h = 0; h < c->path->hops; h++) {
         const uint32_t fibre = c->path->fibres[h];
-        const int64_t *sums = g->sums + (size_t)(fibre / 2) * s->slots;
+        const int64_t *sums = g->sums + (size_t)(fibre / 2) * slots;
         noise += g->emitted[fibre / 2];
-        for (uint32_t k = 0; k < s->slots; k++) {
-            const uint32_t d = k > middle ? k - middle : middle - k;
-            if (lhi_slot_is_occupied(lhi_fibre(s, fibre), k))
+        for (uint32_t i = 0; i < circuits->count; i++) {
+            const lhi_circuit *o = &circuits->items[i];
+            const uint32_t end = o->first + o->slots;
+            bool meets = false;
+            for (uint32_t f = 0; o->slots > 0 && f < o->path->hops; f++)
+                meets |= o->path->fibres[f] == fibre;
+            for (uint32_t k = o->first;
+                 meets && k < end - circuits->spectrum.guard; k++) {
+                const uint32_t d = k > middle ? k - middle : middle - k;
                 noise += sums[d] - (d > 0 ? sums[d - 1] : 0);
+            }
         }
     }
     return noise;
 }
 
+/* Requests a circuit by rate, or for a number of slots under one of the
+ * policies. */
+static bool request(const lhi_spectrum *s, const lhi_paths *paths,
+                    lhi_random *random, lhi_circuit_grant *out)
+{
+    static const lh_assignment kinds[] = {LH_SD_FF, LH_KSP_FF, LH_CBA, LH_SLACK,
+                                          LH_CRITICAL};
+    uint32_t kind = lhi_random_below(random, 8);
+    lhi_policy policy = {.assignment = kinds[kind % 5], .ladder = true};
+    lhi_request r = {.paths = paths,
+                     .policy = &policy,
+                     .slots = 1 + lhi_random_below(random, 8),
+                     .bits = 1000000000,
+                     .deadline_ns = lhi_random_below(random, 40000000)};
+    if (kind < 5)
+        return lhi_assignment_choose(s, &r, out);
+    return lhi_assignment_first_fit_rate(
+        s, paths, 25 + lhi_random_below(random, 200), out);
+}
+
 /* Circuits come and go: each one's noise is that of the definition, and below
- * its format's limit; some requests are refused because of others' noise. */
+ * the limit of its format; some requests are refused because of others' noise.
+ */
 static void noise_of_load(void)
 {
     enum { WIDTH = 100, STEPS = 20000 };
@@ -338,43 +367,48 @@ static void noise_of_load(void)
     lh_topology *t = nsfnet();
     lhi_network *n = NULL;
     lhi_circuits circuits = {0};
-    lhi_load_gsnr g = {0};
     lhi_random random = {.state = 7};
     lh_error err = {0};
-    uint32_t n_refused = 0, n_tight = 0;
+    uint32_t n_refused = 0, n_tight = 0, n_slower = 0;
     CHECK_OK(lhi_network_make(t, 5, WIDTH, false, &any, 1, &n, &err), err);
+    n->guard_slots = 1;
+    CHECK_OK(lhi_network_rate_by_load(n, &err), err);
     CHECK_OK(lhi_circuits_make(n, &circuits, &err), err);
-    CHECK_OK(lhi_load_gsnr_init(n, &g, &err), err);
+    const lhi_load_gsnr *g = circuits.spectrum.load;
     for (int step = 0; step < STEPS; step++) {
         uint32_t a = lhi_random_below(&random, NODES);
         uint32_t b = (a + 1 + lhi_random_below(&random, NODES - 1)) % NODES;
         uint32_t at = lhi_random_below(&random, 300);
+        const lhi_paths *paths = lhi_network_paths(n, a, b);
         lhi_circuit_grant grant;
-        lhi_load_circuit c;
-        if (at < circuits.count && circuits.items[at].slots > 0) {
-            lhi_load_gsnr_remove(&g, at);
+        if (at < circuits.count && circuits.items[at].slots > 0)
             lhi_circuits_release(&circuits, at);
-        }
-        if (lhi_load_gsnr_choose(
-                &g, &circuits.spectrum, lhi_network_paths(n, a, b),
-                25 + lhi_random_below(&random, 200), &grant, &c)) {
+        if (request(&circuits.spectrum, paths, &random, &grant)) {
             at = lhi_circuits_allocate(&circuits, &grant);
-            CHECK(lhi_load_gsnr_add(&g, at, &c));
+            CHECK(at != LH_NONE);
+            CHECK(grant.mbps > 0 && grant.mbps <= grant.path->mbps);
+            n_slower += grant.mbps < grant.path->mbps;
         } else {
             n_refused++;
         }
         for (uint32_t i = 0; step % 1000 == 999 && i < circuits.count; i++) {
-            const lhi_load_circuit *o = &g.circuits[i];
-            if (circuits.items[i].slots == 0)
+            const lhi_load_circuit *o = &g->circuits[i];
+            const lhi_circuit *c = &circuits.items[i];
+            if (c->slots == 0)
                 continue;
-            CHECK_INT(o->noise, noise_by_definition(&g, &circuits.spectrum, o));
+            CHECK_INT(o->end - o->first, c->slots - 1);
+            CHECK_INT(o->noise, noise_by_definition(g, &circuits, o));
             CHECK(o->noise <= o->most);
+            const double snr = -lhi_gn_to_db(LHI_LOAD_UNIT * (double)o->noise);
+            for (uint32_t m = 0; m < LHI_N_LOAD_FORMATS; m++)
+                CHECK(lhi_load_formats[m].mbps != c->mbps ||
+                      snr >= lhi_load_formats[m].snr_db - 1e-6);
             n_tight += o->noise * 10 > o->most * 9;
         }
     }
     CHECK(n_refused > 0 && n_refused < STEPS);
     CHECK(n_tight > 0);
-    lhi_load_gsnr_fini(&g);
+    CHECK(n_slower > 0);
     lhi_circuits_fini(&circuits);
     lhi_network_free(n);
     lh_topology_free(t);

@@ -2,10 +2,21 @@
 /* Assignment policies: SD-FF, KSP-FF, CBA (Fu et al., "CBA:
  * Communication-Bound- Aware Cross-Domain Resource Assignment", 2026), and
  * deadlines rather than CBA's labels. */
-#include "network/optical/assignment.h"
+#include "network/optical/load_gsnr.h"
 
 const lhi_cba_rules lhi_cba_defaults = {
     .label_factor = 2, .refusal_factor = 0.5, .guard = 0.02};
+
+/* Returns the rate per slot, in Mb/s, of a circuit on a free block of `slots`
+ * slots with its guard slots; 0: the circuit or one in use would have too much
+ * noise. */
+static inline int64_t get_rate(const lhi_spectrum *s, const lhi_path *path,
+                               uint32_t first, uint32_t slots)
+{
+    return s->load
+               ? lhi_load_gsnr_accept(s->load, path, first, slots - s->guard)
+               : path->mbps;
+}
 
 bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
@@ -13,13 +24,18 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
 {
     uint64_t starts[LHI_MAX_WORDS];
     slots += spectrum->guard;
-    for (uint32_t i = 0; i < n_paths; i++)
-        if (lhi_path_starts(spectrum, &paths->paths[i], slots, starts)) {
-            *out = (lhi_circuit_grant){.path = &paths->paths[i],
-                                       .first = lhi_first_slot(starts),
-                                       .slots = slots};
+    for (uint32_t i = 0; i < n_paths; i++) {
+        const lhi_path *p = &paths->paths[i];
+        if (!lhi_path_starts(spectrum, p, slots, starts))
+            continue;
+        uint32_t first = lhi_first_slot(starts);
+        *out = (lhi_circuit_grant){.path = p,
+                                   .first = first,
+                                   .slots = slots,
+                                   .mbps = get_rate(spectrum, p, first, slots)};
+        if (out->mbps > 0)
             return true;
-        }
+    }
     return false;
 }
 
@@ -27,6 +43,9 @@ bool lhi_assignment_first_fit_rate(const lhi_spectrum *spectrum,
                                    const lhi_paths *paths, uint32_t gbps,
                                    lhi_circuit_grant *out)
 {
+    if (spectrum->load)
+        return lhi_load_gsnr_first_fit(spectrum->load, spectrum, paths, gbps,
+                                       out);
     for (uint32_t i = 0; i < paths->count; i++) {
         lhi_paths one = {.count = 1, .paths = &paths->paths[i]};
         int64_t mbps = paths->paths[i].mbps;
@@ -123,42 +142,42 @@ uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
 }
 
 /* Chooses the path and block of `slots` slots with the highest fitness
- * (lhi_assignment_fitness(), the policy CBA). Returns false if no path has
- * enough contiguous free slots. */
+ * (lhi_assignment_fitness(), the policy CBA), among the paths whose block does
+ * not have or cause too much noise. Returns false if no path has enough
+ * contiguous free slots. */
 static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
                            uint32_t slots, lhi_circuit_grant *out)
 {
-    uint64_t starts[LHI_MAX_WORDS], best_starts[LHI_MAX_WORDS];
+    uint64_t starts[LHI_MAX_WORDS];
     const lhi_cba_rules *rules = lhi_policy_rules(r->policy);
     double best = 0;
-    const lhi_path *path = NULL;
+    bool found = false;
     slots += s->guard;
     for (uint32_t i = 0; i < r->paths->count; i++) {
         const lhi_path *p = &r->paths->paths[i];
         if (!lhi_path_starts(s, p, slots, starts))
             continue;
         double fitness = lhi_assignment_fitness(s, rules, p, slots, starts);
-        if (path && !(fitness > best))
+        if (found && !(fitness > best))
+            continue;
+        uint32_t first = rules->block_contiguity
+                             ? lhi_first_slot(starts)
+                             : lhi_assignment_best_block(s, p, slots, starts);
+        int64_t mbps = get_rate(s, p, first, slots);
+        if (mbps == 0)
             continue;
         best = fitness;
-        path = p;
-        memcpy(best_starts, starts, s->n_words * sizeof *starts);
+        found = true;
+        *out = (lhi_circuit_grant){p, first, slots, mbps};
     }
-    if (!path)
-        return false;
-    *out = (lhi_circuit_grant){
-        .path = path,
-        .first = rules->block_contiguity
-                     ? lhi_first_slot(best_starts)
-                     : lhi_assignment_best_block(s, path, slots, best_starts),
-        .slots = slots};
-    return true;
+    return found;
 }
 
 /* A path with a number of slots, as compared by SLACK and CRITICAL. */
 typedef struct candidate {
     const lhi_path *path;
     uint32_t slots;
+    int64_t mbps;     /* per slot */
     int64_t takes_ns; /* from now to the arrival */
     int64_t delay_ns; /* criterion if the deadline cannot be met */
     int64_t cost;     /* slots x fibres x time */
@@ -200,6 +219,16 @@ static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
     return takes_ns + r->queued * ser + over;
 }
 
+/* Sets a candidate's times and cost from its path, slots and rate. */
+static void set_times(const lhi_request *r, uint32_t guard, candidate *c)
+{
+    int64_t ser = lhi_serialisation_ns(r->bits, c->mbps, c->slots);
+    c->takes_ns = r->wait_ns + ser + c->path->length_m * LHI_NS_PER_M;
+    c->delay_ns = compute_delay(r, c->takes_ns, ser);
+    c->cost = (int64_t)(c->slots + guard) * c->path->hops * c->takes_ns;
+    c->in_time = r->deadline_ns >= 0 && c->takes_ns <= r->deadline_ns;
+}
+
 /* Chooses the path and number of slots with the lowest cost (slots x hops x
  * time) that meets the deadline, else with the least delay. Returns false if no
  * path has free slots. */
@@ -207,7 +236,6 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
                                lhi_circuit_grant *out)
 {
     uint64_t free[LHI_MAX_WORDS], starts[LHI_MAX_WORDS];
-    uint64_t best_starts[LHI_MAX_WORDS];
     candidate best = {0};
     for (uint32_t i = 0; i < r->paths->count; i++) {
         const lhi_path *p = &r->paths->paths[i];
@@ -216,29 +244,25 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
             uint32_t width = n + s->guard;
             if (width > s->slots)
                 continue;
-            candidate o = {.path = p, .slots = n};
-            int64_t ser = lhi_serialisation_ns(r->bits, p->mbps, n);
-            o.takes_ns = r->wait_ns + ser + p->length_m * LHI_NS_PER_M;
-            o.delay_ns = compute_delay(r, o.takes_ns, ser);
-            o.cost = (int64_t)width * p->hops * o.takes_ns;
-            o.in_time = r->deadline_ns >= 0 && o.takes_ns <= r->deadline_ns;
+            candidate o = {.path = p, .slots = n, .mbps = p->mbps};
+            set_times(r, s->guard, &o);
             if (best.path && !is_better(&o, &best))
                 continue;
             memcpy(starts, free, s->n_words * sizeof *starts);
             if (!lhi_block_starts(starts, width, s->n_words))
                 continue;
+            uint32_t first = lhi_assignment_best_block(s, p, width, starts);
+            o.mbps = get_rate(s, p, first, width);
+            if (o.mbps == 0)
+                continue;
+            set_times(r, s->guard, &o); /* the rate may be lower */
+            if (best.path && !is_better(&o, &best))
+                continue;
             best = o;
-            memcpy(best_starts, starts, s->n_words * sizeof *starts);
+            *out = (lhi_circuit_grant){p, first, width, o.mbps};
         }
     }
-    if (!best.path)
-        return false;
-    uint32_t width = best.slots + s->guard;
-    *out = (lhi_circuit_grant){
-        .path = best.path,
-        .first = lhi_assignment_best_block(s, best.path, width, best_starts),
-        .slots = width};
-    return true;
+    return best.path;
 }
 
 bool lhi_assignment_choose(const lhi_spectrum *spectrum,

@@ -54,6 +54,7 @@ typedef struct lhi_request {
 typedef struct lhi_circuit_grant {
     const lhi_path *path;
     uint32_t first, slots;
+    int64_t mbps; /* per slot */
 } lhi_circuit_grant;
 
 /* Returns ceil(bits / rate) in ns: the time for which a message occupies the

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulates background traffic alone. */
-#include "network/optical/load_gsnr.h"
 #include "network/optical/simulation.h"
 
 #include "base/heap.h"
@@ -50,8 +49,6 @@ typedef struct traffic_state {
     uint64_t seq;
     int64_t now;
     double held_ns;
-    bool by_gsnr;
-    lhi_load_gsnr gsnr;
 } traffic_state;
 
 /* Advances the clock to time_ns, and adds the occupied spectrum slots times the
@@ -72,31 +69,21 @@ static bool process_request(traffic_state *f, bool *refused)
         lhi_heap_pop(&f->heap, &e);
         advance_clock(f, e.time_ns);
         lhi_circuits_release(&f->circuits, (uint32_t)e.payload);
-        if (f->by_gsnr)
-            lhi_load_gsnr_remove(&f->gsnr, (uint32_t)e.payload);
     }
     advance_clock(f, f->arrivals.next_ns);
     lhi_arrival a = lhi_arrivals_next(&f->arrivals);
     const lhi_paths *paths = lhi_network_paths(f->network, a.from, a.to);
     lhi_circuit_grant grant;
-    lhi_load_circuit noise;
     if (!paths)
         return false;
-    if (f->by_gsnr)
-        *refused = !lhi_load_gsnr_choose(&f->gsnr, &f->circuits.spectrum, paths,
-                                         a.gbps, &grant, &noise);
-    else
-        *refused =
-            a.gbps > 0
-                ? !lhi_assignment_first_fit_rate(&f->circuits.spectrum, paths,
-                                                 a.gbps, &grant)
-                : !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
-                                            paths->count, a.slots, &grant);
+    *refused = a.gbps > 0
+                   ? !lhi_assignment_first_fit_rate(&f->circuits.spectrum,
+                                                    paths, a.gbps, &grant)
+                   : !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
+                                               paths->count, a.slots, &grant);
     if (*refused)
         return true;
     uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);
-    if (at != LH_NONE && f->by_gsnr && !lhi_load_gsnr_add(&f->gsnr, at, &noise))
-        return false;
     e = (lhi_event){
         .time_ns = f->now + a.holding_ns, .seq = f->seq++, .payload = at};
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
@@ -148,15 +135,14 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
                         .from = t.from,
                         .to = t.to};
     lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);
-    f.by_gsnr = t.by_gsnr;
-    lh_status status = lhi_circuits_make(f.network, &f.circuits, err);
-    if (status == LH_OK && f.by_gsnr)
-        status = lhi_load_gsnr_init(f.network, &f.gsnr, err);
+    lh_status status =
+        t.by_gsnr ? lhi_network_rate_by_load(f.network, err) : LH_OK;
+    if (status == LH_OK)
+        status = lhi_circuits_make(f.network, &f.circuits, err);
     if (status == LH_OK)
         status = simulate_requests(&f, warm_up, requests, out, err);
     lhi_heap_fini(&f.heap);
     lhi_circuits_fini(&f.circuits);
-    lhi_load_gsnr_fini(&f.gsnr);
     lhi_network_free(f.network);
     return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Occupied spectrum and its circuits. */
+#include "network/optical/load_gsnr.h"
 #include "network/optical/simulation.h"
 
 #include <stdlib.h>
@@ -16,11 +17,21 @@ lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
         .guard = network->guard_slots,
         .n_words = n_words,
         .busy = calloc((size_t)fibres * n_words, sizeof(uint64_t))};
-    return out->spectrum.busy ? LH_OK : lhi_fail_nomem(err);
+    if (!out->spectrum.busy)
+        return lhi_fail_nomem(err);
+    if (!network->lines)
+        return LH_OK;
+    out->spectrum.load = calloc(1, sizeof *out->spectrum.load);
+    if (!out->spectrum.load)
+        return lhi_fail_nomem(err);
+    return lhi_load_gsnr_init(network, out->spectrum.load, err);
 }
 
 void lhi_circuits_fini(lhi_circuits *circuits)
 {
+    if (circuits->spectrum.load)
+        lhi_load_gsnr_fini(circuits->spectrum.load);
+    free(circuits->spectrum.load);
     free(circuits->spectrum.busy);
     free(circuits->items);
     *circuits = (lhi_circuits){0};
@@ -58,8 +69,11 @@ uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
     c->items[at] = (lhi_circuit){.path = grant->path,
                                  .first = grant->first,
                                  .slots = grant->slots,
+                                 .mbps = grant->mbps,
                                  .job = LH_NONE,
                                  .task = LH_NONE};
+    if (c->spectrum.load && !lhi_load_gsnr_add(c->spectrum.load, at, grant))
+        return LH_NONE;
     return at;
 }
 
@@ -68,6 +82,8 @@ void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit)
     lhi_circuits *c = circuits;
     lhi_circuit *item = &c->items[circuit];
     assert(item->slots > 0);
+    if (c->spectrum.load)
+        lhi_load_gsnr_remove(c->spectrum.load, circuit);
     lhi_spectrum_set(&c->spectrum, item->path, item->first, item->slots, false);
     c->held -= (uint64_t)item->slots * item->path->hops;
     item->slots = 0;

@@ -80,6 +80,8 @@ lh_status lhi_load_gsnr_init(const lhi_network *network, lhi_load_gsnr *out,
                            .on = calloc(fibres * slots, sizeof(uint32_t))};
     if (!out->emitted || !out->sums || !out->n_on || !out->on)
         return lhi_fail_nomem(err);
+    for (uint32_t m = 0; m < LHI_N_LOAD_FORMATS; m++)
+        out->most[m] = to_units(lhi_gn_from_db(-lhi_load_formats[m].snr_db));
     for (uint32_t c = 0; c < cables; c++)
         set_cable(out, c);
     return LH_OK;
@@ -172,28 +174,52 @@ static bool raise_others(lhi_load_gsnr *g, const lhi_load_circuit *c)
     return true;
 }
 
-bool lhi_load_gsnr_choose(lhi_load_gsnr *g, const lhi_spectrum *spectrum,
-                          const lhi_paths *paths, uint32_t gbps,
-                          lhi_circuit_grant *grant, lhi_load_circuit *circuit)
+/* Computes the noise of a circuit with one of the formats from `least` (the
+ * fastest one) to `last`, and how much it raises that of others. Returns the
+ * fastest format with which no circuit has too much; LHI_N_LOAD_FORMATS: there
+ * is none. */
+static uint32_t examine(lhi_load_gsnr *g, lhi_load_circuit c, uint32_t least,
+                        uint32_t last)
 {
+    g->examined.path = NULL;
+    c.noise = compute_noise(g, &c);
+    uint32_t m = least;
+    while (m <= last && c.noise > g->most[m])
+        m++;
+    if (m > last || !raise_others(g, &c))
+        return LHI_N_LOAD_FORMATS;
+    g->examined = c;
+    return m;
+}
+
+int64_t lhi_load_gsnr_accept(lhi_load_gsnr *g, const lhi_path *path,
+                             uint32_t first, uint32_t slots)
+{
+    lhi_load_circuit c = {.path = path, .first = first, .end = first + slots};
+    uint32_t m = examine(g, c, 0, LHI_N_LOAD_FORMATS - 1);
+    return m < LHI_N_LOAD_FORMATS ? lhi_load_formats[m].mbps : 0;
+}
+
+bool lhi_load_gsnr_first_fit(lhi_load_gsnr *g, const lhi_spectrum *spectrum,
+                             const lhi_paths *paths, uint32_t gbps,
+                             lhi_circuit_grant *grant)
+{
+    uint64_t starts[LHI_MAX_WORDS];
     for (uint32_t i = 0; i < paths->count; i++)
         for (uint32_t m = 0; m < LHI_N_LOAD_FORMATS; m++) {
-            const lhi_load_format *f = &lhi_load_formats[m];
-            lhi_paths one = {.count = 1, .paths = &paths->paths[i]};
-            int64_t slots = ((int64_t)gbps * 1000 + f->mbps - 1) / f->mbps;
+            const lhi_path *p = &paths->paths[i];
+            int64_t mbps = lhi_load_formats[m].mbps;
+            int64_t slots = ((int64_t)gbps * 1000 + mbps - 1) / mbps;
+            uint32_t width = (uint32_t)slots + spectrum->guard;
             if (slots > spectrum->slots ||
-                !lhi_assignment_first_fit(spectrum, &one, 1, (uint32_t)slots,
-                                          grant))
+                !lhi_path_starts(spectrum, p, width, starts))
                 break; /* slower formats need more slots */
-            lhi_load_circuit c = {.path = grant->path,
-                                  .first = grant->first,
-                                  .end = grant->first + grant->slots -
-                                         spectrum->guard,
-                                  .most = to_units(lhi_gn_from_db(-f->snr_db))};
-            c.noise = compute_noise(g, &c);
-            if (c.noise > c.most || !raise_others(g, &c))
+            uint32_t first = lhi_first_slot(starts);
+            lhi_load_circuit c = {
+                .path = p, .first = first, .end = first + (uint32_t)slots};
+            if (examine(g, c, m, m) == LHI_N_LOAD_FORMATS)
                 continue;
-            *circuit = c;
+            *grant = (lhi_circuit_grant){p, first, width, mbps};
             return true;
         }
     return false;
@@ -226,17 +252,37 @@ static bool reserve(lhi_load_gsnr *g, uint32_t at)
     return true;
 }
 
-bool lhi_load_gsnr_add(lhi_load_gsnr *g, uint32_t at,
-                       const lhi_load_circuit *circuit)
+/* Returns the noise that the format with this rate permits. */
+static int64_t get_most(const lhi_load_gsnr *g, int64_t mbps)
 {
+    uint32_t m = 0;
+    while (m + 1 < LHI_N_LOAD_FORMATS && lhi_load_formats[m].mbps != mbps)
+        m++;
+    return g->most[m];
+}
+
+bool lhi_load_gsnr_add(lhi_load_gsnr *g, uint32_t at,
+                       const lhi_circuit_grant *grant)
+{
+    uint32_t end = grant->first + grant->slots - g->network->guard_slots;
+    lhi_load_circuit c = {
+        .path = grant->path, .first = grant->first, .end = end};
+    /* A policy may have examined other blocks after the one it chose. */
+    if (g->examined.path != c.path || g->examined.first != c.first ||
+        g->examined.end != c.end)
+        (void)examine(g, c, 0, LHI_N_LOAD_FORMATS - 1);
+    assert(g->examined.path == c.path);
+    c = g->examined;
+    c.most = get_most(g, grant->mbps);
+    g->examined.path = NULL;
     for (uint32_t i = 0; i < g->n_raised; i++)
         g->circuits[g->raised[i]].noise += g->rises[g->raised[i]];
     clear_rises(g);
     if (!reserve(g, at))
         return false;
-    g->circuits[at] = *circuit;
-    for (uint32_t h = 0; h < circuit->path->hops; h++) {
-        uint32_t fibre = circuit->path->fibres[h];
+    g->circuits[at] = c;
+    for (uint32_t h = 0; h < c.path->hops; h++) {
+        uint32_t fibre = c.path->fibres[h];
         g->on[(size_t)fibre * g->network->slots + g->n_on[fibre]++] = at;
     }
     return true;
@@ -245,6 +291,7 @@ bool lhi_load_gsnr_add(lhi_load_gsnr *g, uint32_t at,
 void lhi_load_gsnr_remove(lhi_load_gsnr *g, uint32_t at)
 {
     lhi_load_circuit *c = &g->circuits[at];
+    g->examined.path = NULL;
     for (uint32_t h = 0; h < c->path->hops; h++) {
         uint32_t fibre = c->path->fibres[h], i = 0;
         const int64_t *sums = get_sums(g, fibre);

@@ -31,9 +31,10 @@ typedef struct lhi_load_circuit {
 } lhi_load_circuit;
 
 /* The noise of all circuits in use. */
-typedef struct lhi_load_gsnr {
+struct lhi_load_gsnr {
     const lhi_network *network;
-    double launch_w;  /* per slot */
+    double launch_w;                  /* per slot */
+    int64_t most[LHI_N_LOAD_FORMATS]; /* noise that a format permits */
     int64_t *emitted; /* per cable: amplified spontaneous emission */
     /* [cable * slots + d]: interference with a slot from the slots at distances
      * 0 to d above it. */
@@ -43,7 +44,8 @@ typedef struct lhi_load_gsnr {
     int64_t *rises; /* per circuit: by the request under examination */
     uint32_t *raised;
     uint32_t n_raised, n_circuits;
-} lhi_load_gsnr;
+    lhi_load_circuit examined; /* with these rises; path NULL: none */
+};
 
 /* A span as all lines have it, except for its length: standard single-mode
  * fibre. */
@@ -56,16 +58,21 @@ lh_status lhi_load_gsnr_init(const lhi_network *network, lhi_load_gsnr *out,
 /* Frees the noise of circuits. */
 void lhi_load_gsnr_fini(lhi_load_gsnr *g);
 
+/* Returns the rate per slot, in Mb/s, of the fastest format that a circuit on a
+ * free block of slots, without guard slots, may have; 0: it would have too much
+ * noise in any format, or a circuit in use would. */
+int64_t lhi_load_gsnr_accept(lhi_load_gsnr *g, const lhi_path *path,
+                             uint32_t first, uint32_t slots);
 /* Chooses the first path and on it the fastest format whose first free block of
- * slots carries `gbps` Gb/s without too much noise on any circuit. *circuit:
- * for lhi_load_gsnr_add(). Returns false if the request is blocked. */
-bool lhi_load_gsnr_choose(lhi_load_gsnr *g, const lhi_spectrum *spectrum,
-                          const lhi_paths *paths, uint32_t gbps,
-                          lhi_circuit_grant *grant, lhi_load_circuit *circuit);
-/* Adds the circuit of the last lhi_load_gsnr_choose() with the index `at`;
+ * slots carries `gbps` Gb/s without too much noise on any circuit. Returns
+ * false if the request is blocked. */
+bool lhi_load_gsnr_first_fit(lhi_load_gsnr *g, const lhi_spectrum *spectrum,
+                             const lhi_paths *paths, uint32_t gbps,
+                             lhi_circuit_grant *grant);
+/* Adds a circuit that was accepted under the same load, with the index `at`;
  * false on allocation failure. */
 bool lhi_load_gsnr_add(lhi_load_gsnr *g, uint32_t at,
-                       const lhi_load_circuit *circuit);
+                       const lhi_circuit_grant *grant);
 /* Removes a circuit. */
 void lhi_load_gsnr_remove(lhi_load_gsnr *g, uint32_t at);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network/optical/gnpy.h"
+#include "network/optical/load_gsnr.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,21 @@ lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
     return LH_OK;
 }
 
+lh_status lhi_network_rate_by_load(lhi_network *network, lh_error *err)
+{
+    network->lines = calloc(1, sizeof *network->lines);
+    if (!network->lines)
+        return lhi_fail_nomem(err);
+    return lhi_load_gsnr_init(network, network->lines, err);
+}
+
 void lhi_network_free(lhi_network *network)
 {
     if (!network)
         return;
+    if (network->lines)
+        lhi_load_gsnr_fini(network->lines);
+    free(network->lines);
     pthread_mutex_destroy(&network->lock);
     lhi_arena_free(network->scratch);
     lhi_arena_free(network->mem);
@@ -75,12 +87,17 @@ static int64_t get_slot_mbps(const lhi_network *n, int64_t length_m)
 }
 
 /* Sets a path's GSNR and, if the scenario has a transceiver, its format and
- * rate per slot. Returns false if no mode of the transceiver reaches over the
- * path. */
+ * rate per slot; or its rate if no other circuit is in use, if rates follow the
+ * load. Returns false if no mode of the transceiver or no format reaches over
+ * the path. */
 static bool set_rate(const lhi_network *n, uint32_t from, uint32_t to,
                      const lhi_node_route *route, lhi_path *path)
 {
     const lhi_gn *gn = n->topology->gn;
+    if (n->lines) {
+        path->mbps = lhi_load_gsnr_accept(n->lines, path, 0, 1);
+        return path->mbps > 0;
+    }
     if (!gn)
         return true;
     /* Lines are directed, also where directions share a spectrum. */

@@ -27,6 +27,7 @@ typedef struct lhi_network_neighbour {
 
 typedef struct lhi_gn lhi_gn; /* gnpy.h */
 typedef struct lhi_gn_transceiver lhi_gn_transceiver;
+typedef struct lhi_load_gsnr lhi_load_gsnr; /* load_gsnr.h */
 
 /* A topology of nodes and cables. */
 struct lh_topology {
@@ -64,7 +65,7 @@ extern const lhi_reach lhi_adaptive_reaches[LHI_N_ADAPTIVE];
 /* A candidate path with its fibres. */
 typedef struct lhi_path {
     int64_t length_m;
-    int64_t mbps; /* per slot */
+    int64_t mbps; /* per slot; by the GSNR under the load: the most */
     uint32_t hops;
     uint32_t index;         /* among its pair's candidates */
     double gsnr_db;         /* least of the channels; 0: unknown */
@@ -74,7 +75,7 @@ typedef struct lhi_path {
 } lhi_path;
 
 /* Candidate paths between two nodes; none if no mode of the network's
- * transceiver reaches. */
+ * transceiver reaches, or no format under the load. */
 typedef struct lhi_paths {
     uint32_t count;
     const lhi_path *paths;
@@ -86,6 +87,9 @@ typedef struct lhi_network {
     /* Rates of paths by their GSNR; NULL: by their length. */
     const lhi_gn_transceiver *transceiver;
     double margin_db;
+    /* Noise of the lines without circuits, for rates by the GSNR under the
+     * current load; NULL: the rate of a path is fixed. */
+    lhi_load_gsnr *lines;
     uint32_t k, slots;
     uint32_t guard_slots; /* above every circuit */
     bool shared_fibre;
@@ -104,6 +108,10 @@ lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
                            uint32_t slots, bool shared_fibre,
                            const lhi_reach *reaches, uint32_t n_reaches,
                            lhi_network **out, lh_error *err);
+/* Makes circuits have rates by the GSNR under the current load (load_gsnr.h)
+ * rather than by the length of the path. Call it before any path is
+ * computed. */
+lh_status lhi_network_rate_by_load(lhi_network *network, lh_error *err);
 /* Frees a network, but not its topology; accepts NULL. */
 void lhi_network_free(lhi_network *network);
 

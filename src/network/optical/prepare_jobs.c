@@ -64,11 +64,18 @@ typedef struct links {
     uint32_t count;
 } links;
 
-/* Fails: no mode of the network's transceiver reaches from node `a` to node
- * `b`. */
+/* Fails: no mode of the network's transceiver, or no format, reaches from node
+ * `a` to node `b`. */
 static lh_status fail_unreachable(const lh_scenario *s, uint32_t a, uint32_t b,
                                   lh_error *err)
 {
+    if (s->network->lines)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no modulation format reaches from node %" PRId64
+                        " to node %" PRId64
+                        " on any of the candidate paths, even without other "
+                        "circuits; place the job on nearer nodes",
+                        s->topology->ids[a], s->topology->ids[b]);
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no mode of the transceiver '%.60s' reaches from node "
                     "%" PRId64 " to node %" PRId64 " with a margin of %.4g dB "
@@ -82,7 +89,7 @@ static lh_status check_paths(const lh_scenario *s,
                              const lhi_optical_run_job *job, lh_error *err)
 {
     const lhi_program *p = job->program;
-    if (!s->network->transceiver)
+    if (!s->network->transceiver && !s->network->lines)
         return LH_OK;
     for (uint32_t i = 0; i < p->n_messages; i++) {
         uint32_t a, b;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a scenario's file, except for its jobs. */
 #include "network/optical/gnpy.h"
+#include "network/optical/load_gsnr.h"
 #include "network/optical/scenario_keys.h"
 
 #include <inttypes.h>
@@ -67,17 +68,28 @@ static lh_status read_reach(lhi_keys_reader *r, const lhi_node *map, bool last,
     return lhi_topology_get_length(r->doc, node, &out->length_m, r->err);
 }
 
-/* Reads `modulation`: the word "adaptive", or a list in ascending order of
- * reach. */
+/* Reads `modulation`: the word "adaptive" or "load_gsnr", or a list in
+ * ascending order of reach. *by_load: rates by the GSNR under the current load;
+ * the reaches, whose lowest rate is that of its formats, then have no effect.
+ */
 static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
-                                 const lhi_reach **reaches, uint32_t *n)
+                                 const lhi_reach **reaches, uint32_t *n,
+                                 bool *by_load)
 {
-    static const char *const names[] = {"adaptive", NULL};
+    static const char *const names[] = {"adaptive", "load_gsnr", NULL};
     uint32_t which;
     if (node->kind != LHI_LIST) {
         LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
         *reaches = lhi_adaptive_reaches;
         *n = LHI_N_ADAPTIVE;
+        *by_load = which == 1;
+        if (!*by_load)
+            return LH_OK;
+        if (r->s->topology->gn)
+            return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                                "assumes lines of standard fibre, but the "
+                                "topology has the lines of a GNPy network; "
+                                "give {transceiver: NAME} instead");
         return LH_OK;
     }
     if (node->n_items < 1 || node->n_items > 64)
@@ -139,7 +151,7 @@ static lh_status read_network(lhi_keys_reader *r, const lhi_node *map)
     lhi_reach plain = {INT64_MAX, 75000};
     const lhi_reach *reaches = &plain;
     uint32_t n_reaches = 1, slots = 80, k = 5;
-    bool shared = false;
+    bool shared = false, by_load = false;
     LHI_TRY(lhi_node_require(r->doc, map, "topology", &node, r->err));
     LHI_TRY(read_topology(r, node));
     LHI_TRY(lhi_keys_get_count(r, map, "slots", 1, LHI_MAX_SLOTS, &slots));
@@ -159,7 +171,7 @@ static lh_status read_network(lhi_keys_reader *r, const lhi_node *map)
     if (modulation && modulation->kind == LHI_MAP)
         LHI_TRY(read_transceiver(r, modulation, &transceiver, &margin_db));
     else if (modulation)
-        LHI_TRY(read_modulation(r, modulation, &reaches, &n_reaches));
+        LHI_TRY(read_modulation(r, modulation, &reaches, &n_reaches, &by_load));
     r->s->slowest_mbps = INT64_MAX;
     for (uint32_t i = 0; transceiver && i < transceiver->n_modes; i++)
         if (transceiver->modes[i].mbps < r->s->slowest_mbps)
@@ -173,7 +185,7 @@ static lh_status read_network(lhi_keys_reader *r, const lhi_node *map)
                                &r->s->network->guard_slots));
     r->s->network->transceiver = transceiver;
     r->s->network->margin_db = margin_db;
-    return LH_OK;
+    return by_load ? lhi_network_rate_by_load(r->s->network, r->err) : LH_OK;
 }
 
 /* Reads the smallest and largest rate (Gb/s) of background requests into *b;
@@ -423,6 +435,12 @@ static lh_status read_jobs(lhi_keys_reader *r, const lhi_node *map)
         return lhi_optical_job_parse_plan(r->doc, plan, s, &s->jobs[0], r->err);
     for (uint32_t i = 0; i < s->n_jobs; i++, one = one->next)
         LHI_TRY(lhi_optical_job_parse(r->doc, one, s, &s->jobs[i], r->err));
+    for (uint32_t i = 1; s->network->lines && i < s->n_jobs; i++)
+        if (s->jobs[i].priority != s->jobs[0].priority)
+            return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                                "the jobs have different priorities, which is "
+                                "not possible with modulation: load_gsnr; give "
+                                "all jobs the same priority");
     return LH_OK;
 }
 

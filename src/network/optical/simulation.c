@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Event-driven simulation for one run. */
+#include "network/optical/load_gsnr.h"
 #include "network/optical/simulation_internal.h"
 
 #include <inttypes.h>
@@ -236,7 +237,7 @@ static bool groom_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
             j->program->tasks[t->consumer].device)
         return false;
     j->port_free[t->port] += lhi_serialisation_ns(
-        t->bits, c->path->mbps, c->slots - r->circuits.spectrum.guard);
+        t->bits, c->mbps, c->slots - r->circuits.spectrum.guard);
     int64_t arrive = j->port_free[t->port] + c->path->length_m * LHI_NS_PER_M;
     int64_t end = arrive + r->in->teardown_ns;
     j->held_ns += (double)c->slots * c->path->hops * (double)(end - c->end_ns);
@@ -254,7 +255,7 @@ static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
 {
     const lhi_task *t = &j->program->tasks[task];
     int64_t ser = lhi_serialisation_ns(
-        t->bits, grant->path->mbps, grant->slots - r->circuits.spectrum.guard);
+        t->bits, grant->mbps, grant->slots - r->circuits.spectrum.guard);
     int64_t arrive = r->now + wait + ser + grant->path->length_m * LHI_NS_PER_M;
     int64_t end = arrive + r->in->teardown_ns;
     j->port_free[t->port] = r->now + wait + ser;
@@ -410,6 +411,9 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
         const lhi_circuit *c = &r->circuits.items[i];
         held += c->slots ? (uint64_t)c->slots * c->path->hops : 0;
         assert(c->slots == 0 || c->job != j->index || r->in->teardown_ns > 0);
+        const lhi_load_gsnr *load = r->circuits.spectrum.load;
+        assert(!load || c->slots == 0 ||
+               load->circuits[i].noise <= load->circuits[i].most);
     }
     const lhi_spectrum *s = &r->circuits.spectrum;
     uint32_t per_cable = r->in->network->shared_fibre ? 1 : 2;

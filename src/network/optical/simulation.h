@@ -118,6 +118,7 @@ typedef struct lhi_circuit {
     uint32_t next_unused;
     uint32_t job, task;
     uint32_t gbps; /* background by rate; else 0 */
+    int64_t mbps;  /* per slot */
     int64_t start_ns, end_ns;
     int64_t send_ns;  /* a job's: when its port begins to send */
     uint64_t release; /* sequence number of its release */

@@ -26,6 +26,8 @@ typedef struct lhi_spectrum {
     uint32_t n_fibres, slots, n_words;
     uint32_t guard; /* free slots above every circuit's, occupied with them */
     uint64_t *busy; /* [fibre * n_words + word]; no bit beyond `slots` */
+    /* Noise of the circuits; NULL: rates do not depend on it. */
+    lhi_load_gsnr *load;
 } lhi_spectrum;
 
 /* Counts set bits. */
