@@ -64,11 +64,6 @@ void lhi_network_free(lhi_network *network)
     free(network);
 }
 
-uint32_t lhi_network_n_fibres(const lhi_network *network)
-{
-    return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
-}
-
 /* Returns the index of a cable's fibre that leads away from node `a`. */
 static uint32_t get_fibre(const lhi_network *n, uint32_t cable, uint32_t a)
 {

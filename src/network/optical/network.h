@@ -117,7 +117,10 @@ void lhi_network_free(lhi_network *network);
 
 /* Returns the number of fibres with separate spectrum: one per cable if both
  * directions share it, else two. */
-uint32_t lhi_network_n_fibres(const lhi_network *network);
+static inline uint32_t lhi_network_n_fibres(const lhi_network *network)
+{
+    return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
+}
 /* Returns the cable that contains a fibre. */
 static inline uint32_t lhi_network_get_cable(const lhi_network *network,
                                              uint32_t fibre)
