@@ -279,8 +279,13 @@ def paths_of(text):
     return {tuple(p["nodes"]): p for p in json.loads(done.stdout)["paths"]}
 
 
-for name, values in (("impairments", "impairments"), ("network", "gsnr")):
-    found = paths_of(LINES.replace("network.json", f"{name}.json"))
+PROFILES = WORK / "profiles"
+PROFILES.mkdir()
+gnpy_network.write_profiles(GNPY, PROFILES)
+for text, values in ((LINES.replace("network.json", "impairments.json"),
+                      "impairments"), (LINES, "gsnr"),
+                     (LINES.replace(f"{GNPY}/", f"{PROFILES}/"), "profiles")):
+    found = paths_of(text)
     rows = [line.split(",")
             for line in (GNPY / f"{values}.csv").read_text().splitlines()
             if line[0] != "#"]
@@ -311,12 +316,15 @@ network, equipment = ((GNPY / f"{n}.json").read_text()
                       for n in ("network", "equipment"))
 for file, change, why in (
         (network, ('"gain_target"', '"gain"'), "'gain_target' is missing"),
-        (network, ('"tilt_target": 0', '"tilt_target": 1'), "tilt"),
+        (network, ('"tilt_target": 0', '"tilt_target": 1'),
+         "give the type"),
         (network, ('"type": "Fused"', '"type": "RamanFiber"'), "'RamanFiber'"),
         (network, ('"con_in": 0', '"con_in": null'), "--save-network"),
         (network, ('"std_low_gain"', '"other"'), "'other'"),
         (network, ('"to_node": "roadm', '"to_node": "no roadm'), "no element"),
         (equipment, ('"fixed_gain"', '"dual_stage"'), "'dual_stage'"),
+        (equipment, ('"fixed_gain"', '"advanced_model"'),
+         "'advanced_config_from_json' is missing"),
         (equipment, ('"roadm-maxloss": 16.5', '"roadm-osnr": 30'), "express"),
         (equipment, ('"SI"', '"IS"'), "SI")):
     check(change[0] in file, change[0])
@@ -328,6 +336,19 @@ for file, change, why in (
             "network.json"))
     bad = run("optical", "bad.yaml")
     check(bad.returncode == 1 and f"bad-{name}.json:" in bad.stderr and
+          why in bad.stderr and bad.stderr.count("\n") == 1,
+          f"{change[1]}: {bad.stderr}")
+
+(WORK / "bad.yaml").write_text(LINES.replace(f"{GNPY}/", f"{PROFILES}/"))
+profile = (PROFILES / "std_medium_gain.json").read_text()
+for change, why in ((("191275000000000.0", "192000000000000.0"),
+                     "must contain all channels"),
+                    (('"dgt"', '"tgd"'), "'dgt' is missing"),
+                    (('"nf_fit_coeff"', '"fit"'), "'nf_fit_coeff' is missing")):
+    check(change[0] in profile, change[0])
+    (PROFILES / "std_medium_gain.json").write_text(profile.replace(*change))
+    bad = run("optical", "bad.yaml")
+    check(bad.returncode == 1 and "std_medium_gain.json:" in bad.stderr and
           why in bad.stderr and bad.stderr.count("\n") == 1,
           f"{change[1]}: {bad.stderr}")
 

@@ -102,3 +102,38 @@ def compare_table(paths, n_pairs):
             "gsnr_gbps": round(sum(p["gbps_per_slot"] for p in paths.values()) /
                                len(paths), 1),
             "table_more": more, "table_less": less}
+
+
+def write_profiles(source, folder):
+    """Writes GNPy's test network, and its equipment with amplifiers whose gain and
+    noise depend on the frequency, in all ways that longhaul reads: with a gain tilt,
+    with ripple, and with a polynomial for the noise figure. Returns the paths of
+    network and equipment, and of the files with profiles."""
+    folder = pathlib.Path(folder)
+    network, equipment = (json.loads((source / f"{name}.json").read_text())
+                          for name in ("network", "equipment"))
+    default = json.loads((source / "amplifier.json").read_text())
+    ripple = {"gain_ripple": [0.3, -0.2, 0.1, 0.4, -0.5],
+              "nf_ripple": [0.5, 0, -0.3, 0.2, 0.1]}
+    profiles = {"std_low_gain": default, "test": {**default, **ripple},
+                "std_medium_gain": {
+                    **default, **ripple,
+                    "nf_fit_coeff": [0.0002, 0.05, 0.04, 5.8]}}
+    for e in network["elements"]:
+        if e["uid"] == "east edfa in Lannion_CAS to Morlaix":
+            e["operational"]["tilt_target"] = -1
+    for e in equipment["Edfa"]:
+        name = e["type_variety"]
+        if name not in profiles:
+            continue
+        advanced = "nf_fit_coeff" in profiles[name]
+        e["advanced_config_from_json" if advanced else
+          "default_config_from_json"] = f"{name}.json"
+        if advanced:
+            e["type_def"] = "advanced_model"
+            del e["nf_min"], e["nf_max"]
+    files = {"network": network, "equipment": equipment, **profiles}
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return (folder / "network.json", folder / "equipment.json",
+            [folder / f"{name}.json" for name in profiles])

@@ -34,9 +34,9 @@ EQUIPMENT = FOLDER / "equipment.json"
 PAIRS = 20  # compared per topology
 
 
-def gnpy_paths(network_file, equipment_file, pairs):
+def gnpy_paths(network_file, equipment_file, pairs, profiles=()):
     """Each pair's path, as ROADM names, and its least GSNR in 0.1 nm."""
-    equipment = load_equipments_and_configs(equipment_file, [], [])
+    equipment = load_equipments_and_configs(equipment_file, [], list(profiles))
     network = load_network(network_file, equipment)
     ends = {n.uid: n for n in network.nodes() if isinstance(n, Transceiver)}
     names = list(ends)
@@ -73,10 +73,11 @@ policies: {{ksp-ff: {{}}}}
             for p in json.loads(out)["paths"]}
 
 
-def compare(network_file, equipment_file, pairs=None):
+def compare(network_file, equipment_file, pairs=None, profiles=()):
     """Returns the number of paths and the largest difference in dB."""
     ours, worst, n = our_paths(network_file, equipment_file), 0, 0
-    for nodes, gsnr in gnpy_paths(network_file, equipment_file, pairs):
+    for nodes, gsnr in gnpy_paths(network_file, equipment_file, pairs,
+                                  profiles):
         worst = max(worst, abs(ours[nodes] - gsnr))
         n += 1
     return n, worst
@@ -86,6 +87,12 @@ good = True
 for name in ("network", "impairments"):
     n_paths, difference = compare(FOLDER / f"{name}.json", EQUIPMENT)
     print(f"{name}: {n_paths} paths, largest difference {difference:.2g} dB")
+    good = good and n_paths == 20 and difference <= 0.1
+with tempfile.TemporaryDirectory() as folder:
+    *files, profiles = gnpy_network.write_profiles(FOLDER, folder)
+    n_paths, difference = compare(*files, profiles=profiles)
+    print(f"amplifier profiles: {n_paths} paths, largest difference "
+          f"{difference:.2g} dB")
     good = good and n_paths == 20 and difference <= 0.1
 for name in ("nsfnet", "nsfnet-rounded", "cost239", "usnet", "nobel-us",
              "nobel-eu", "germany50", "jpn48"):

@@ -132,14 +132,93 @@ double lhi_gn_compute_emission(const lhi_gn_fibre *fibre, double hz,
 
 /* Returns an amplifier's noise figure (a ratio) at gain gain_db. Below the
  * least gain a pad at the input attenuates; below the highest, the loss between
- * its two stages grows. */
+ * its two stages grows, or a polynomial gives the noise figure. */
 static double compute_noise_figure(const lhi_gn_amplifier *a, double gain_db)
 {
     double pad = fmax(a->gain_min_db - gain_db, 0);
     double gain = gain_db + pad;
+    const lhi_gn_profile *p = a->profile;
+    if (p && p->n_coefficients > 0) {
+        double nf_db = 0, below = -fmax(a->gain_max_db - gain, 0);
+        for (uint32_t i = 0; i < p->n_coefficients; i++)
+            nf_db = nf_db * below + p->coefficients[i];
+        return lhi_gn_from_db(nf_db + pad);
+    }
     double first = gain - a->stage_loss_db - fmax(a->gain_max_db - gain, 0);
     double nf = lhi_gn_from_db(a->nf1_db) + lhi_gn_from_db(a->nf2_db - first);
     return nf * lhi_gn_from_db(pad);
+}
+
+/* Returns the gain of the channels' total power, in dB, if each channel has its
+ * gain gains[i]. */
+static double compute_mean_gain(const lhi_gn_comb *comb,
+                                const lhi_gn_signal *signal,
+                                const double *gains)
+{
+    double in = 0, out = 0;
+    for (uint32_t i = 0; i < comb->n_channels; i++) {
+        in += signal->power_w[i];
+        out += signal->power_w[i] * lhi_gn_from_db(gains[i]);
+    }
+    return lhi_gn_to_db(out / in);
+}
+
+/* Returns the slope of a least-squares line through values per channel, per
+ * Hz. */
+static double fit_slope(const lhi_gn_comb *comb, const double *values)
+{
+    double mean = ((double)comb->n_channels - 1) / 2, sum = 0, squares = 0;
+    for (uint32_t i = 0; i < comb->n_channels; i++) {
+        sum += ((double)i - mean) * values[i];
+        squares += ((double)i - mean) * ((double)i - mean);
+    }
+    return squares > 0 ? sum / squares / comb->spacing_hz : 0;
+}
+
+/* Returns the mean gain if the gains change by `change` dB of dynamic tilt. */
+static double try_change(const lhi_gn_comb *comb, const lhi_gn_signal *signal,
+                         const lhi_gn_profile *p, const double *gains,
+                         double change)
+{
+    double tried[LHI_GN_MAX_CHANNELS];
+    for (uint32_t i = 0; i < comb->n_channels; i++)
+        tried[i] = gains[i] + p->tilt[i] * change;
+    return compute_mean_gain(comb, signal, tried);
+}
+
+/* Computes each channel's gain so that the total power is amplified by gain_db:
+ * the ripple, the tilt as a multiple of the dynamic gain tilt (R. di Muro, "The
+ * Er3+ fiber gain coefficient derived from a dynamic gain tilt technique",
+ * Journal of Lightwave Technology 18(3), 2000), and one secant step of the
+ * multiple towards gain_db, as GNPy's amplifiers do. */
+static void compute_gains(const lhi_gn_comb *comb, const lhi_gn_amplifier *a,
+                          const lhi_gn_signal *signal, double gain_db,
+                          double *gains)
+{
+    const lhi_gn_profile *p = a->profile;
+    uint32_t n = comb->n_channels;
+    double slope = fit_slope(comb, p->tilt);
+    double scale = fabs(slope) > 0 ? -a->tilt_db / p->band_hz / slope : 0;
+    double low = INFINITY, high = -INFINITY, mean = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        gains[i] = p->gain_db[i] + a->gain_max_db + p->tilt[i] * scale;
+        low = fmin(low, gains[i]);
+        high = fmax(high, gains[i]);
+        mean += lhi_gn_from_db(gains[i]) / n;
+    }
+    double range = high - low, excess = lhi_gn_to_db(mean) - gain_db;
+    for (uint32_t i = 0; i < n; i++)
+        gains[i] -= excess;
+    if (range <= 0.05) /* GNPy's threshold, in dB, for a flat gain */
+        return;
+    double change = gain_db - compute_mean_gain(comb, signal, gains);
+    double got = try_change(comb, signal, p, gains, change);
+    double side = gain_db < got ? -range : range;
+    double beside = try_change(comb, signal, p, gains, change + side);
+    if (fabs(gain_db - got) > 1e-11)
+        change += (gain_db - got) * side / (beside - got);
+    for (uint32_t i = 0; i < n; i++)
+        gains[i] += p->tilt[i] * change;
 }
 
 void lhi_gn_amplify(const lhi_gn_comb *comb, const lhi_gn_amplifier *amplifier,
@@ -152,10 +231,18 @@ void lhi_gn_amplify(const lhi_gn_comb *comb, const lhi_gn_amplifier *amplifier,
     double gain = fmin(amplifier->gain_db,
                        amplifier->power_max_dbm - lhi_gn_to_db(1000 * total));
     double nf = compute_noise_figure(amplifier, gain);
+    const lhi_gn_profile *p = amplifier->profile;
+    double gains[LHI_GN_MAX_CHANNELS];
+    if (p)
+        compute_gains(comb, amplifier, signal, gain, gains);
     for (uint32_t i = 0; i < comb->n_channels; i++) {
         double noise = PLANCK * comb->baud * get_hz(comb, i) * nf;
+        if (p)
+            noise *= lhi_gn_from_db(p->noise_db[i]);
         signal->share[i] *= signal->power_w[i] / (signal->power_w[i] + noise);
         signal->power_w[i] += noise;
+        if (p)
+            signal->power_w[i] *= lhi_gn_from_db(gains[i]);
     }
-    lhi_gn_attenuate(comb, amplifier->out_voa_db - gain, signal);
+    lhi_gn_attenuate(comb, amplifier->out_voa_db - (p ? 0 : gain), signal);
 }

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { LHI_GN_MAX_CHANNELS = 1024 };
+enum { LHI_GN_MAX_CHANNELS = 1024, LHI_GN_MAX_COEFFICIENTS = 16 };
 
 /* Channels on all lines. */
 typedef struct lhi_gn_comb {
@@ -31,12 +31,28 @@ typedef struct lhi_gn_fibre {
     double area_m2;                      /* effective */
 } lhi_gn_fibre;
 
+/* An amplifier's gain and noise over frequency, per channel, and its noise
+ * figure over its gain. */
+typedef struct lhi_gn_profile {
+    /* Of a polynomial, the highest power first: noise figure in dB by the gain
+     * minus the highest gain, in dB. None: the amplifier has another model. */
+    uint32_t n_coefficients;
+    double coefficients[LHI_GN_MAX_COEFFICIENTS];
+    double band_hz;                       /* over which a tilt is given */
+    double tilt[LHI_GN_MAX_CHANNELS];     /* dynamic gain tilt, dB per dB */
+    double gain_db[LHI_GN_MAX_CHANNELS];  /* ripple of the gain */
+    double noise_db[LHI_GN_MAX_CHANNELS]; /* ripple of the noise figure */
+} lhi_gn_profile;
+
 /* An amplifier. Its noise figure follows from two stages: that of the first,
  * nf1, plus that of the second, nf2, over the gain between them. */
 typedef struct lhi_gn_amplifier {
     double gain_db, in_voa_db, out_voa_db;
     double gain_min_db, gain_max_db, power_max_dbm;
     double nf1_db, nf2_db, stage_loss_db; /* nf2_db -INFINITY: one stage */
+    double
+        tilt_db; /* of the gain over wavelength, from the band's begin to end */
+    const lhi_gn_profile *profile; /* NULL: all channels are alike, no tilt */
 } lhi_gn_amplifier;
 
 /* Converts decibels into a ratio: 10^(db / 10). */

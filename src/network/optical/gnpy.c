@@ -31,6 +31,12 @@ typedef struct line {
     double *shares;
 } line;
 
+/* The profile of an amplifier type. */
+typedef struct type_profile {
+    const lhi_node *type;
+    const lhi_gn_profile *profile;
+} type_profile;
+
 /* A reader's state. */
 typedef struct reader {
     const lhi_doc *net, *eqpt;
@@ -41,6 +47,9 @@ typedef struct reader {
     uint32_t *targets; /* of connections, by source */
     line *lines;
     uint32_t n_lines;
+    const char **files; /* [LHI_MAX_FILES], as opened */
+    type_profile profiles[LHI_MAX_FILES];
+    uint32_t n_profiles;
     lh_error *err;
 } reader;
 
@@ -273,13 +282,49 @@ static void fit_stages(double nf_min, double nf_max, lhi_gn_amplifier *a)
                                       (low - lhi_gn_from_db(a->nf1_db)));
 }
 
-/* Reads an amplifier element and its equipment into *a. LH_EINPUT: a property,
- * such as a gain tilt, is not modelled. */
-static lh_status read_amplifier(const reader *r, const element *e,
+/* Reads the gain and noise over frequency from the file that an amplifier's
+ * type names, relative to the equipment file; NULL: it names none. `advanced`:
+ * the file has the noise figure, too. */
+static lh_status read_profile(reader *r, const lhi_node *type, bool advanced,
+                              const lhi_gn_profile **out)
+{
+    const lhi_node *name = lhi_node_find(type, "default_config_from_json");
+    double band_hz[2] = {0, 0};
+    *out = NULL;
+    if (advanced)
+        LHI_TRY(lhi_node_require(r->eqpt, type, "advanced_config_from_json",
+                                 &name, r->err));
+    for (uint32_t i = 0; i < r->n_profiles; i++)
+        if (r->profiles[i].type == type)
+            *out = r->profiles[i].profile;
+    if (!name || *out)
+        return LH_OK;
+    if (r->n_profiles + 2 == LHI_MAX_FILES)
+        return lhi_doc_fail(r->eqpt, name, r->err, LH_EINPUT,
+                            "at most %d types of amplifiers in use may have "
+                            "such a file",
+                            LHI_MAX_FILES - 2);
+    LHI_TRY(get_number(r, r->eqpt, type, "f_min", &band_hz[0]));
+    LHI_TRY(get_number(r, r->eqpt, type, "f_max", &band_hz[1]));
+    const char **path = &r->files[r->n_profiles + 2];
+    LHI_TRY(lhi_optical_resolve_file(r->eqpt, name, r->mem, path, r->err));
+    lhi_gn_profile *profile = LHI_NEW(r->mem, lhi_gn_profile, 1);
+    if (!profile)
+        return lhi_fail_nomem(r->err);
+    LHI_TRY(lhi_gn_profile_read(*path, advanced, &r->out->gn->comb, r->mem,
+                                band_hz, profile, r->err));
+    r->profiles[r->n_profiles++] = (type_profile){type, profile};
+    *out = profile;
+    return LH_OK;
+}
+
+/* Reads an amplifier element and its equipment into *a. LH_EINPUT: a property
+ * is not modelled, or a gain tilt lacks the profile of its type. */
+static lh_status read_amplifier(reader *r, const element *e,
                                 lhi_gn_amplifier *a)
 {
     const lhi_node *type, *set;
-    double tilt = 0, nf_min = 0, nf_max = 0;
+    double nf_min = 0, nf_max = 0;
     *a = (lhi_gn_amplifier){.nf2_db = -INFINITY};
     const char *variety = get_text(e->map, "type_variety");
     if (!*variety)
@@ -291,23 +336,31 @@ static lh_status read_amplifier(const reader *r, const element *e,
     LHI_TRY(need_number(r, r->net, set, "gain_target", &a->gain_db));
     LHI_TRY(get_number(r, r->net, set, "in_voa", &a->in_voa_db));
     LHI_TRY(get_number(r, r->net, set, "out_voa", &a->out_voa_db));
-    LHI_TRY(get_number(r, r->net, set, "tilt_target", &tilt));
-    if (tilt > 0 || tilt < 0)
-        return lhi_doc_fail(r->net, lhi_node_find(set, "tilt_target"), r->err,
-                            LH_EINPUT,
-                            "a gain tilt is not modelled; set it to 0");
+    LHI_TRY(get_number(r, r->net, set, "tilt_target", &a->tilt_db));
     const char *model = get_text(type, "type_def");
     bool is_fixed = strcmp(model, "fixed_gain") == 0;
-    if (!is_fixed && strcmp(model, "variable_gain") != 0)
+    bool advanced = strcmp(model, "advanced_model") == 0;
+    if (!is_fixed && !advanced && strcmp(model, "variable_gain") != 0)
         return lhi_doc_fail(r->eqpt, type, r->err, LH_EINPUT,
                             "an amplifier of type_def '%.40s' is not modelled; "
-                            "fixed_gain and variable_gain are",
+                            "fixed_gain, variable_gain and advanced_model are",
                             model);
+    LHI_TRY(read_profile(r, type, advanced, &a->profile));
+    if ((a->tilt_db > 0 || a->tilt_db < 0) && !a->profile)
+        return lhi_doc_fail(r->net, lhi_node_find(set, "tilt_target"), r->err,
+                            LH_EINPUT,
+                            "the gain tilt over frequency is unknown; give the "
+                            "type '%.60s' default_config_from_json, a file "
+                            "with GNPy's dgt, in the equipment, or set the "
+                            "tilt to 0",
+                            variety);
     LHI_TRY(need_number(r, r->eqpt, type, "gain_min", &a->gain_min_db));
     LHI_TRY(need_number(r, r->eqpt, type, "gain_flatmax", &a->gain_max_db));
     LHI_TRY(need_number(r, r->eqpt, type, "p_max", &a->power_max_dbm));
     if (is_fixed)
         return need_number(r, r->eqpt, type, "nf0", &a->nf1_db);
+    if (advanced)
+        return LH_OK;
     LHI_TRY(need_number(r, r->eqpt, type, "nf_min", &nf_min));
     LHI_TRY(need_number(r, r->eqpt, type, "nf_max", &nf_max));
     if (!(nf_min < nf_max && a->gain_min_db < a->gain_max_db))
@@ -324,7 +377,7 @@ static lh_status read_amplifier(const reader *r, const element *e,
 
 /* Updates a line's length and its channels' powers and signal shares by one
  * element between ROADMs: fibre, amplifier or loss. LH_EINPUT: another type. */
-static lh_status pass_element(const reader *r, const element *e, line *l,
+static lh_status pass_element(reader *r, const element *e, line *l,
                               lhi_gn_signal *signal)
 {
     if (strcmp(e->type, "Fiber") == 0)
@@ -694,16 +747,20 @@ static lh_status read_documents(reader *r)
     return pair_lines(r);
 }
 
-lh_status lhi_gnpy_read(const char *network, const char *equipment,
-                        lhi_arena *mem, lhi_gnpy_network *out, lh_error *err)
+lh_status lhi_gnpy_read(const char *files[LHI_MAX_FILES], lhi_arena *mem,
+                        lhi_gnpy_network *out, lh_error *err)
 {
     lhi_doc *net, *eqpt;
-    LHI_TRY(lhi_doc_load(network, LHI_INPUT_TOPOLOGY, &net, err));
-    lh_status status = lhi_doc_load(equipment, LHI_INPUT_TOPOLOGY, &eqpt, err);
+    LHI_TRY(lhi_doc_load(files[0], LHI_INPUT_TOPOLOGY, &net, err));
+    lh_status status = lhi_doc_load(files[1], LHI_INPUT_TOPOLOGY, &eqpt, err);
     if (status == LH_OK) {
         *out = (lhi_gnpy_network){0};
-        reader r = {
-            .net = net, .eqpt = eqpt, .mem = mem, .out = out, .err = err};
+        reader r = {.net = net,
+                    .eqpt = eqpt,
+                    .mem = mem,
+                    .out = out,
+                    .files = files,
+                    .err = err};
         status = read_documents(&r);
         lhi_doc_free(eqpt);
     }

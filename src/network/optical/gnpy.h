@@ -41,11 +41,21 @@ typedef struct lhi_gnpy_network {
     lhi_gn *gn;
 } lhi_gnpy_network;
 
-/* Reads a network from GNPy's network and equipment files (paths): nodes,
- * cables and their noise, allocated in `mem`. LH_EINPUT: an element is missing,
+/* Reads a network from GNPy's network and equipment files (the paths files[0]
+ * and files[1]): nodes, cables and their noise, allocated in `mem`. Appends the
+ * files of amplifier profiles to `files`. LH_EINPUT: an element is missing,
  * unknown or of a type that is not modelled. */
-lh_status lhi_gnpy_read(const char *network, const char *equipment,
-                        lhi_arena *mem, lhi_gnpy_network *out, lh_error *err);
+lh_status lhi_gnpy_read(const char *files[LHI_MAX_FILES], lhi_arena *mem,
+                        lhi_gnpy_network *out, lh_error *err);
+
+/* Reads an amplifier's gain and noise over frequency from a file of GNPy (dgt,
+ * gain_ripple, nf_ripple), and its noise figure (nf_fit_coeff) if `advanced`.
+ * band_hz: first and last frequency; where 0, those of the file. `mem`: for
+ * temporary values. LH_EINPUT: the band does not contain all channels. */
+lh_status lhi_gn_profile_read(const char *path, bool advanced,
+                              const lhi_gn_comb *comb, lhi_arena *mem,
+                              double band_hz[2], lhi_gn_profile *out,
+                              lh_error *err);
 
 /* GSNR of a path in 12.5 GHz, in dB. */
 typedef struct lhi_gsnr {

@@ -43,18 +43,8 @@ lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
                                     const lhi_node *node, const char **path,
                                     lh_error *err)
 {
-    const char *name, *slash = strrchr(doc->file, '/');
-    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
-    size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
-    if (name[0] == '/')
-        folder = 0;
-    char *text = LHI_NEW(s->mem, char, folder + strlen(name) + 1);
-    if (!text)
-        return lhi_fail_nomem(err);
-    memcpy(text, doc->file, folder);
-    strcpy(text + folder, name);
-    *path = text;
-    return lhi_scenario_add_file(s, text, err);
+    LHI_TRY(lhi_optical_resolve_file(doc, node, s->mem, path, err));
+    return lhi_scenario_add_file(s, *path, err);
 }
 
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)

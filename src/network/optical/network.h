@@ -18,6 +18,7 @@ enum {
     LHI_MAX_KM = 100000,
     LHI_M_PER_KM = 1000,
     LHI_MAX_CANDIDATES = 64,
+    LHI_MAX_FILES = 10, /* of a topology */
 };
 
 /* A node's neighbour. */
@@ -41,10 +42,15 @@ struct lh_topology {
     /* By node, neighbours ascending; of parallel cables, the first one first.
      */
     const lhi_network_neighbour *ways;
-    const lhi_gn *gn;     /* noise of its lines; NULL: unknown */
-    const char *files[2]; /* of a GNPy network, as opened; or NULL */
+    const lhi_gn *gn;                 /* noise of its lines; NULL: unknown */
+    const char *files[LHI_MAX_FILES]; /* of a GNPy network, as opened; NULL */
 };
 
+/* Returns in *path the path of a file that the document names at `node`,
+ * relative to the document's folder unless absolute; allocated in `mem`. */
+lh_status lhi_optical_resolve_file(const lhi_doc *doc, const lhi_node *node,
+                                   lhi_arena *mem, const char **path,
+                                   lh_error *err);
 /* Reads a length in km, rounded to metres: 1 m to LHI_MAX_KM. */
 lh_status lhi_topology_get_length(const lhi_doc *doc, const lhi_node *node,
                                   int64_t *length_m, lh_error *err);

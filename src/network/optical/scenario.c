@@ -28,7 +28,7 @@ static lh_status read_topology(lhi_keys_reader *r, const lhi_node *node)
         lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
         return status;
     }
-    for (int i = 0; status == LH_OK && i < 2; i++)
+    for (int i = 0; status == LH_OK && i < LHI_MAX_FILES; i++)
         if (r->s->topology->files[i])
             status =
                 lhi_scenario_add_file(r->s, r->s->topology->files[i], r->err);

@@ -236,25 +236,6 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     return check_connected(r, list);
 }
 
-/* Returns in *path the path of a file that the document names at `node`:
- * relative to the document's folder unless absolute; in the topology's
- * arena. */
-static lh_status resolve_file(reader *r, const lhi_node *node,
-                              const char **path)
-{
-    const char *name, *slash = strrchr(r->doc->file, '/');
-    LHI_TRY(lhi_node_get_string(r->doc, node, &name, r->err));
-    size_t folder =
-        slash && name[0] != '/' ? (size_t)(slash - r->doc->file) + 1 : 0;
-    char *text = LHI_NEW(r->t->mem, char, folder + strlen(name) + 1);
-    if (!text)
-        return lhi_fail_nomem(r->err);
-    memcpy(text, r->doc->file, folder);
-    strcpy(text + folder, name);
-    *path = text;
-    return LH_OK;
-}
-
 /* Reads `gnpy`: nodes, cables and noise from GNPy's files. Nodes are numbered
  * from 1. */
 static lh_status read_gnpy(reader *r, const lhi_node *map)
@@ -267,10 +248,10 @@ static lh_status read_gnpy(reader *r, const lhi_node *map)
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     for (int i = 0; i < 2; i++) {
         LHI_TRY(lhi_node_require(r->doc, map, keys[i], &node, r->err));
-        LHI_TRY(resolve_file(r, node, &t->files[i]));
+        LHI_TRY(lhi_optical_resolve_file(r->doc, node, t->mem, &t->files[i],
+                                         r->err));
     }
-    lh_status status =
-        lhi_gnpy_read(t->files[0], t->files[1], t->mem, &net, r->err);
+    lh_status status = lhi_gnpy_read(t->files, t->mem, &net, r->err);
     if (status != LH_OK) {
         lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, map->line);
         return status;
