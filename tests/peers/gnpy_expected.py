@@ -4,10 +4,10 @@
 
     gnpy_expected.py PROGRAM REPOSITORY
 
-REPOSITORY: a checkout of github.com/Telecominfraproject/oopt-gnpy. Reads each network
-tests/data/**/*_expected.json, as saved and again after GNPy's design, and compares the
-GSNR of up to 20 paths. Prints the table of docs/optical.md; fails if a GSNR differs by
-more than 0.1 dB. Needs gnpy 3, so that its Python must run this script.
+REPOSITORY: a checkout of github.com/Telecominfraproject/oopt-gnpy. Reads each
+network tests/data/**/*_expected.json, as saved and again after GNPy's design,
+and compares the GSNR of up to 20 paths. Prints the table of docs/optical.md;
+fails if a GSNR differs by more than 0.1 dB. A Python with gnpy 3 must run it.
 """
 import collections
 import json
@@ -18,8 +18,11 @@ import sys
 import tempfile
 
 from gnpy.core.elements import Roadm, Transceiver
-from gnpy.tools.json_io import (load_equipments_and_configs, load_network,
-                                save_network)
+from gnpy.tools.json_io import (
+    load_equipments_and_configs,
+    load_network,
+    save_network,
+)
 from gnpy.tools.worker_utils import designed_network
 from gnpy.topology.request import compute_constrained_path, propagate
 
@@ -31,9 +34,11 @@ MOST_DB = 0.1
 
 
 def write_equipment(folder):
-    """The equipment of GNPy's tests with the amplifiers of its examples, with GNPy's
-    default profile named, the channels that all amplifiers carry, and in gain mode:
-    gains stay as they are saved."""
+    """The equipment of GNPy's tests, and advanced amplifiers of its examples.
+
+    Names GNPy's default profile, has the channels that every amplifier carries,
+    and is in gain mode: gains stay as they are saved.
+    """
     equipment, examples = (json.loads((d / "eqpt_config.json").read_text())
                            for d in (DATA, EXAMPLES))
     known = {e["type_variety"] for e in equipment["Edfa"]}
@@ -81,7 +86,8 @@ def our_gsnr(network, equipment, folder):
     """GSNR by ROADM names; fails with longhaul's message."""
     (folder / "s.yaml").write_text(f"""longhaul: optical/1
 topology: {{gnpy: {{network: {network}, equipment: {equipment}}}}}
-job: {{preset: 8b, stages: 2, placement: [1, 2], schedule: gpipe, microbatches: 1}}
+job: {{preset: 8b, stages: 2, placement: [1, 2], schedule: gpipe,
+  microbatches: 1}}
 seeds: [1]
 iterations: 1
 policies: {{ksp-ff: {{}}}}

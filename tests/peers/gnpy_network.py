@@ -105,10 +105,11 @@ def compare_table(paths, n_pairs):
 
 
 def write_profiles(source, folder):
-    """Writes GNPy's test network, and its equipment with amplifiers whose gain and
-    noise depend on the frequency, in all ways that longhaul reads: with a gain tilt,
-    with ripple, and with a polynomial for the noise figure. Returns the paths of
-    network and equipment, and of the files with profiles."""
+    """Writes GNPy's test network with gain and noise that depend on the frequency.
+
+    Amplifiers have a gain tilt, ripple, and a polynomial noise figure. Returns the
+    paths of network and equipment, and of the files with profiles.
+    """
     folder = pathlib.Path(folder)
     network, equipment = (json.loads((source / f"{name}.json").read_text())
                           for name in ("network", "equipment"))
