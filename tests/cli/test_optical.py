@@ -291,7 +291,7 @@ for text, values in ((LINES.replace("network.json", "impairments.json"),
             if line[0] != "#"]
     for nodes, km, gsnr in rows:
         path = found[tuple(map(int, nodes.split("-")))]
-        check(abs(path["gsnr_db"] - float(gsnr)) < 1e-3 and
+        check(abs(path["gsnr_db"] - float(gsnr)) < 1e-6 and
               path["km"] == float(km),
               f"GSNR of {nodes}: {path['gsnr_db']}, not {gsnr}")
     check(len(rows) == 20 and found[1, 2]["format"] is None, "all pairs")

@@ -121,8 +121,8 @@ def write_profiles(source, folder):
                     **default, **ripple,
                     "nf_fit_coeff": [0.0002, 0.05, 0.04, 5.8]}}
     for e in network["elements"]:
-        if e["uid"] == "east edfa in Lannion_CAS to Morlaix":
-            e["operational"]["tilt_target"] = -1
+        if e.get("type_variety") in profiles:
+            e["operational"]["tilt_target"] = -2
     for e in equipment["Edfa"]:
         name = e["type_variety"]
         if name not in profiles:
