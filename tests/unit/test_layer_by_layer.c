@@ -14,12 +14,27 @@
 
 enum { MOST = 100 };
 
+/* Share of the GPU that data-parallel communication takes from computation
+ * (PipeMesh's section VI-A: 2.4 to 3.1 %). */
+static const double CONTENTION = 0.0275;
+
 /* --- the recurrence, reimplemented ---------------------------------------- */
 
+/* Returns the duration of `compute` if it runs at the rate 1 - share until a
+ * communication of duration `sent` ends, then at the rate 1. */
+static double compute_beside(double compute, double sent, double share)
+{
+    const double meanwhile = (1 - share) * sent;
+    if (sent <= 0)
+        return compute;
+    return compute < meanwhile ? compute / (1 - share)
+                               : sent + compute - meanwhile;
+}
+
 /* A stream of sequential gathers and one of computation. Gather i + 1 is
- * launched when layer i starts. */
+ * launched when layer i starts, and slows it down. */
 static double gathers_then(uint32_t n, const double *gather,
-                           const double *compute)
+                           const double *compute, double share)
 {
     double stream = gather[0], ready = stream, end = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -28,18 +43,20 @@ static double gathers_then(uint32_t n, const double *gather,
             stream = (stream > start ? stream : start) + gather[i + 1];
             ready = stream;
         }
-        end = start + compute[i];
+        end = start + compute_beside(compute[i], stream - start, share);
     }
     return end;
 }
 
-/* Layer i + 2 waits until the reduction of layer i ends. */
+/* Layer i + 2 waits until the reduction of layer i ends, and is slower beside
+ * the reduction of layer i + 1. */
 static double reduces_behind(uint32_t n, const double *compute,
-                             const double *reduce)
+                             const double *reduce, double share)
 {
     double end = 0, done = 0, before = 0;
     for (uint32_t i = 0; i < n; i++) {
-        end = (end > before ? end : before) + compute[i];
+        const double start = end > before ? end : before;
+        end = start + compute_beside(compute[i], done - start, share);
         before = done;
         done = (done > end ? done : end) + reduce[i];
     }
@@ -61,11 +78,11 @@ static void three_layers(void)
 {
     static const double g[] = {5, 7, 4}, t[] = {6, 3, 8};
     CHECK_NEAR(relay(3, g, t), 5 + 7 + 4 + 8, 0);
-    CHECK_NEAR(gathers_then(3, g, t), 24, 0);
+    CHECK_NEAR(gathers_then(3, g, t, 0), 24, 0);
     /* In reverse, as for gradients: 6, then 5 covers more than 3, 7 overlaps
      * with 8, and the last reduction, 4, with nothing. */
     CHECK_NEAR(relay(3, t, g), 6 + 5 + 8 + 4, 0);
-    CHECK_NEAR(reduces_behind(3, t, g), 23, 0);
+    CHECK_NEAR(reduces_behind(3, t, g, 0), 23, 0);
 }
 
 static void random_layers(void)
@@ -78,8 +95,8 @@ static void random_layers(void)
             g[k] = lhi_random_below(&r, 10);
             t[k] = lhi_random_below(&r, 10);
         }
-        CHECK_NEAR(relay(n, g, t), gathers_then(n, g, t), 0);
-        CHECK_NEAR(relay(n, t, g), reduces_behind(n, t, g), 0);
+        CHECK_NEAR(relay(n, g, t), gathers_then(n, g, t, 0), 0);
+        CHECK_NEAR(relay(n, t, g), reduces_behind(n, t, g, 0), 0);
     }
 }
 
@@ -148,11 +165,11 @@ static void check_slice(fixture *f)
         back[1][i] = t[1][n - 1 - i];
         back[2][i] = t[2][n - 1 - i];
     }
-    double forward = gathers_then(n, gather, t[0]);
-    double backward = gathers_then(n, back[0], back[1]);
+    double forward = gathers_then(n, gather, t[0], CONTENTION);
+    double backward = gathers_then(n, back[0], back[1], CONTENTION);
     for (uint32_t i = 0; i < n; i++)
         back[0][i] = reduce[n - 1 - i];
-    double weights = reduces_behind(n, back[2], back[0]);
+    double weights = reduces_behind(n, back[2], back[0], CONTENTION);
     COST(f);
     /* Single costs are rounded up to whole ns. */
     CHECK_NEAR((double)f->cost.f.total_ns, forward, 3.0 * n);
@@ -427,9 +444,22 @@ static void an_interface_is_shared(void)
     f.slice.n_layers = 2;
     f.job.training.zero = 3;
     COST(&f);
+    CHECK(one.gather < one.f);
+    CHECK_NEAR((double)f.cost.f.total_ns,
+               one.gather + one.f + CONTENTION * one.gather + one.f, 4);
+    /* An efficiency of passes is measured beside their communication. */
+    f.sites[0].gpu.efficiency = 0.5;
+    f.slice.n_layers = 1;
+    f.job.training.zero = 1;
+    one = cost_alone(&f, f.slice);
+    f.slice.n_layers = 2;
+    f.job.training.zero = 3;
+    COST(&f);
     CHECK_NEAR((double)f.cost.f.total_ns,
                one.gather + fmax(one.f, one.gather) + one.f, 4);
-    /* Nor do gathers between nodes with a ring of keys and values in a node. */
+    f.sites[0].gpu.efficiency = 0;
+    /* Gathers between nodes do not compete with a ring of keys and values in a
+     * node. */
     f.layout.context = 2;
     f.slice.n_layers = 1;
     f.job.training.zero = 1;
