@@ -563,6 +563,21 @@ static lh_status run_plan(cli *c)
     return cli_plan_packets_run(c, &how);
 }
 
+/* Rejects options about a switch's shared memory if --switch-kib is not given.
+ */
+static lh_status check_switches(cli *c, const packets_grid *g)
+{
+    if (cli_is_given(c, "switch-kib"))
+        return LH_OK;
+    if (cli_is_given(c, "switch-share"))
+        return cli_usage(c, "--switch-share requires --switch-kib");
+    for (uint32_t i = 0; i < g->n[PACKETS_FLOW_CONTROL]; i++)
+        if (g->values[PACKETS_FLOW_CONTROL][i] > 0)
+            return cli_usage(c, "--flow-control pfc requires --switch-kib, the "
+                                "memory of a switch");
+    return LH_OK;
+}
+
 /* Runs 'longhaul packets', which simulates messages over a link packet by
  * packet under all combinations of the given settings. */
 static lh_status run_packets(cli *c)
@@ -574,6 +589,7 @@ static lh_status run_packets(cli *c)
     if (cli_is_given(c, "sample"))
         return cli_usage(c, "--sample requires a plan");
     CLI_TRY(packets_parse_grid(c, set->values, &g));
+    CLI_TRY(check_switches(c, &g));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
     lh_packet_record *records =

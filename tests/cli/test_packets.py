@@ -126,7 +126,8 @@ def invalid_values_are_rejected():
          err="window_bytes: 65536 is less than a block")
     case("buffer", [*LINK, "--buffer-kib", "1"], 1,
          err="buffer_bytes: 1024 is less than a packet")
-    case("pauses", [*LINK, "--flow-control", "pfc"], 1, err="pauses need switch_bytes")
+    case("pauses", [*LINK, "--flow-control", "pfc"], 2, err="--flow-control pfc requires --switch-kib")
+    case("share", [*LINK, "--switch-share", "2"], 2, err="--switch-share requires --switch-kib")
     case("headroom", [*LINK, "--flow-control", "pfc", "--switch-kib", "1000"], 1,
          err="switch_bytes: 1024000 is too little for pauses.* takes 25[0-9]{6} bytes")
     many = ",".join(str(n) for n in range(1, 60))
