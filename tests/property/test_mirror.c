@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time-reversed job shops on random pipelines. The mirror image of a mirror
  * image is the original. Reversed orders take as long, and their memory use is
- * the same, seen from the other end.
+ * the same, seen from the other end. Orders with copies to host memory take as
+ * long as in the simulator.
  *
  *     test_mirror [CASES [FIRST]] */
 #include "cases.h"
@@ -11,6 +12,7 @@
 #include "schedule/solver/model/mirror.h"
 
 #include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/simulate.h>
 
 #include <stdlib.h>
 
@@ -261,6 +263,65 @@ static void random_shops(void)
               n_over, n_within, n_stuck, n_timed, n_heads, n_tails, n_lags);
 }
 
+/* --- copies to host memory ---------------------------------------------- */
+
+static uint32_t n_copied;
+
+/* Compares the time of random orders of a job shop with copies with that of
+ * their schedule in the simulator. */
+static void try_copies(uint64_t seed)
+{
+    static const random_shape shape = {
+        .links = LINKS_NONE, .no_zero_times = true, .no_data_parallel = true};
+    rng r = {seed};
+    lh_pipeline *own = random_pipeline(&r, &shape), *p = NULL;
+    lh_error err = {0};
+    lh_sim_options sim = {.size = sizeof sim,
+                          .host_copy_ns = 1 + rng_below(&r, 5000)};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_shop *s = NULL, *t = NULL;
+    lhi_machine_orders *w = NULL;
+    lh_schedule *schedule = NULL;
+    lh_timeline *timeline = NULL;
+    CHECK(mem != NULL);
+    if (lh_pipeline_with_host(own, LH_NO_LIMIT, &p, &err) == LH_OK &&
+        lhi_shop_make(p, 1 + rng_below(&r, 3), false,
+                      LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &s, &err) == LH_OK) {
+        lhi_shop_add_host_copies(s, sim.host_copy_ns);
+        CHECK_OK(lhi_machine_orders_make(s, mem, &w, &err), err);
+        CHECK_OK(lhi_mirror_make(s, mem, &t, &err), err);
+        CHECK_INT(t->host_copy, 0);
+        walk(&r, w, false, mem);
+        CHECK_OK(lhi_shop_build_schedule(s, (const uint32_t *const *)w->order,
+                                         false, &schedule, &err),
+                 err);
+        CHECK_OK(lh_simulate(p, schedule, &sim, &timeline, &err), err);
+        const int64_t time = lhi_machine_orders_evaluate(w);
+        /* Parts of a W may take no time; they add less than 1 ns. */
+        CHECK_INT(time / s->scale * s->unit_ns +
+                      time % s->scale * s->unit_ns / s->scale,
+                  lh_timeline_makespan(timeline));
+        for (uint32_t o = 0; o < s->n_ops; o++)
+            n_copied += w->copy[o] > 0;
+        if (test_state.bad) {
+            fprintf(stderr, "case %" PRIu64 "\n", seed);
+            print_case(p, schedule);
+        }
+    }
+    lh_timeline_free(timeline);
+    lh_schedule_free(schedule);
+    lhi_arena_free(mem);
+    lh_pipeline_free(p);
+    lh_pipeline_free(own);
+}
+
+static void copies_take_time(void)
+{
+    for (uint32_t i = 0; i < n_cases / 3 && !test_state.bad; i++)
+        try_copies(first_case + i);
+    CHECK_MSG(n_copied >= n_cases / 3, "%u copies", n_copied);
+}
+
 /* --- hand-made case ----------------------------------------------------- */
 
 /* A device gathers for 5 and scatters for 7, with latency 1. So it has 6 before
@@ -322,6 +383,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(random_shops);
+    RUN(copies_take_time);
     RUN(heads_are_tails);
     return test_summary();
 }

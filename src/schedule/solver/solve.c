@@ -176,13 +176,12 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
             *err = why;
         return status;
     }
+    if (r->o.host_copy_ns > 0 && lh_pipeline_has_host(r->p))
+        lhi_shop_add_host_copies(shop, r->o.host_copy_ns);
     LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->best, err));
     LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->scratch, err));
     LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->found, err));
     LHI_TRY(lhi_justifier_make(shop, r->mem, &r->justifier, err));
-    /* Copies to host memory lengthen passes, but are not in the job shop. */
-    if (r->o.host_copy_ns > 0 && lh_pipeline_has_host(r->p))
-        shop->times_relaxed = true;
     r->shop = shop;
     if (r->is_reduced)
         lhi_reduction_raise_tails(r);

@@ -133,7 +133,7 @@ static void find_critical_arcs(annealer *a)
             w->at[w->order[m][i]] = i;
     a->n_arcs = 0;
     while (o != NONE) {
-        int64_t start = w->end[o] - s->time[o];
+        int64_t start = w->end[o] - s->time[o] - (w->copy ? w->copy[o] : 0);
         uint32_t from = NONE, m = s->streams[s->stream_of[o]].machine;
         uint32_t before = w->at[o] ? w->order[m][w->at[o] - 1] : NONE;
         for (uint32_t i = w->pred_at[o]; i < w->pred_at[o + 1]; i++)

@@ -661,6 +661,29 @@ bool lhi_shop_has_single_chunks(const lhi_shop *s)
     return true;
 }
 
+void lhi_shop_add_host_copies(lhi_shop *s, int64_t host_copy_ns)
+{
+    int64_t factor = s->unit_ns / lhi_gcd(s->unit_ns, host_copy_ns);
+    if (factor > FAR / 16 / s->horizon)
+        factor = 1;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        s->time[o] *= factor;
+        s->head[o] *= factor;
+        s->tail[o] *= s->tail[o] > 0 ? factor : 1;
+    }
+    for (uint32_t i = 0; i < s->succ_at[s->n_ops]; i++) {
+        s->succ_lag[i] *= factor;
+        s->pred_lag[i] *= factor;
+    }
+    s->horizon *= factor;
+    s->scale *= factor;
+    const int64_t unit_ns = s->unit_ns / factor, most = FAR / 16 / s->n_ops;
+    const int64_t units = host_copy_ns / unit_ns + (host_copy_ns % unit_ns > 0);
+    const int64_t scale = s->scale / factor;
+    s->host_copy = units > most / scale ? most : units * scale;
+    s->times_relaxed = true;
+}
+
 int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 {
     return units * shop->scale + shop->scale - 1;

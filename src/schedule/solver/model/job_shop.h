@@ -89,6 +89,7 @@ typedef struct lhi_shop {
     uint32_t *device_machine;                    /* per device; NONE: idle */
     uint32_t *link_machine;                      /* per resource; NONE */
     int64_t horizon;    /* upper bound for semi-active schedules */
+    int64_t host_copy;  /* time of a copy to host memory; 0: none */
     bool times_relaxed; /* bounds are valid; solutions must be simulated */
     bool shares_links;  /* some links carry collectives, too (relaxed) */
     bool parts_relaxed; /* built by lhi_shop_make_relaxed() */
@@ -102,6 +103,12 @@ typedef struct lhi_shop {
 lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_solve_objective objective, lhi_arena *mem,
                         lhi_shop **out, lh_error *err);
+
+/* Adds copies to host memory of host_copy_ns each, which
+ * lhi_machine_orders_evaluate() then includes. Bounds remain those without
+ * copies. Rescales the times so that the copy time is an integer; if they would
+ * be too large, rounds or shortens the copy time instead. */
+void lhi_shop_add_host_copies(lhi_shop *shop, int64_t host_copy_ns);
 
 /* Builds a job shop as lhi_shop_make() does, with equal W parts: each as short
  * as the shortest and freeing as much as the largest. Never restricted: its

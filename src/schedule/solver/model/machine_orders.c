@@ -53,6 +53,30 @@ static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Allocates the state for copies to host memory. */
+static lh_status make_host_copies(lhi_machine_orders *w, lhi_arena *mem,
+                                  lh_error *err)
+{
+    const lhi_shop *s = w->shop;
+    const lh_pipeline *p = s->p;
+    w->copy = LHI_NEW(mem, int64_t, s->n_ops);
+    w->in_host = LHI_NEW(mem, bool, s->n_ops);
+    w->own_limit = LHI_NEW(mem, int64_t, s->n_machines);
+    if (!w->copy || !w->in_host || !w->own_limit)
+        return lhi_fail_nomem(err);
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        w->own_limit[m] =
+            s->machines[m].kind == LHI_DEVICE
+                ? lh_pipeline_device_limit(p, s->machines[m].index)
+                : LH_NO_LIMIT;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t m = s->device_machine[p->chunks[c].device];
+        if (w->own_limit[m] != LH_NO_LIMIT)
+            w->own_limit[m] -= p->chunks[c].mem_static;
+    }
+    return LH_OK;
+}
+
 lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
                                   lhi_machine_orders **out, lh_error *err)
 {
@@ -84,6 +108,8 @@ lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
     }
     w->followers_at[n] = at;
     LHI_TRY(index_arcs(w, mem, err));
+    if (shop->host_copy > 0)
+        LHI_TRY(make_host_copies(w, mem, err));
     *out = w;
     return LH_OK;
 }
@@ -93,6 +119,34 @@ void lhi_machine_orders_copy(lhi_machine_orders *to,
 {
     for (uint32_t m = 0; m < from->shop->n_machines; m++)
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));
+}
+
+/* Determines which operations of machine m take longer by copies to or from
+ * host memory, by the simulator's rule: an F that ends with the device's own
+ * memory exceeded stores its activations in host memory until its D or B. */
+static void find_host_copies(lhi_machine_orders *w, uint32_t m)
+{
+    const lhi_shop *s = w->shop;
+    int64_t held = 0;
+    for (uint32_t k = 0; k < w->n[m]; k++) {
+        uint32_t o = w->order[m][k], id = s->stream_of[o];
+        const lhi_stream *t = &s->streams[id];
+        const uint32_t f = s->streams[s->f[t->chunk]].first + o - t->first;
+        const int64_t mem_f = s->p->chunks[t->chunk].mem_f;
+        w->copy[o] = 0;
+        if (id == s->d[t->chunk] && w->in_host[f]) {
+            w->copy[o] = s->host_copy;
+            held += mem_f;
+        }
+        held += s->memory[o];
+        if (id != s->f[t->chunk])
+            continue;
+        w->in_host[o] = mem_f > 0 && held > w->own_limit[m];
+        if (w->in_host[o]) {
+            w->copy[o] = s->host_copy;
+            held -= mem_f;
+        }
+    }
 }
 
 /* Runs machine m's operations in their order until one lacks inputs. Pushes
@@ -108,7 +162,7 @@ static uint32_t run_machine(lhi_machine_orders *w, uint32_t m, uint32_t top)
         uint32_t o = order[k];
         if (w->ready[o] > now)
             now = w->ready[o];
-        now += s->time[o];
+        now += s->time[o] + (w->copy ? w->copy[o] : 0);
         w->end[o] = now;
         for (uint32_t i = w->succ_at[o]; i < w->succ_at[o + 1]; i++) {
             uint32_t to = w->succ[i];
@@ -132,6 +186,9 @@ int64_t lhi_machine_orders_evaluate(lhi_machine_orders *w)
     memcpy(w->waits, w->waits0, s->n_ops * sizeof *w->waits);
     memcpy(w->ready, s->head, s->n_ops * sizeof *w->ready);
     memset(w->next, 0, s->n_machines * sizeof *w->next);
+    for (uint32_t m = 0; w->copy && m < s->n_machines; m++)
+        if (s->machines[m].kind == LHI_DEVICE)
+            find_host_copies(w, m);
     for (uint32_t m = 0; m < s->n_machines; m++) {
         if (w->n[m] == 0 || w->next[m] || w->waits[w->order[m][0]])
             continue;

@@ -14,6 +14,13 @@ typedef struct lhi_machine_orders {
     uint32_t *followers_at, *followers; /* machines by leader */
     uint32_t *at;                       /* per operation: position */
     int64_t *end; /* per operation, after lhi_machine_orders_evaluate() */
+    /* Copies to host memory, NULL if the job shop has none: the time that each
+     * operation takes longer, after lhi_machine_orders_evaluate(); whether an
+     * F's activations are in host memory; memory limits without it, per
+     * machine. */
+    int64_t *copy;
+    bool *in_host;
+    int64_t *own_limit;
     /* Arcs between machines only. */
     uint32_t *succ_at, *succ, *pred_at, *pred;
     int64_t *succ_lag, *pred_lag;

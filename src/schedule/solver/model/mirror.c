@@ -58,6 +58,7 @@ lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
     if (!t)
         return lhi_fail_nomem(err);
     *t = *s;
+    t->host_copy = 0;
     if (!allocate(s, mem, t))
         return lhi_fail_nomem(err);
     for (uint32_t m = 0; m < s->n_machines; m++) {
