@@ -7,6 +7,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 
 /* Each chunk takes 1 ms for each of F, D, W; every message between devices
  * arrives `latency` ms later. */
@@ -226,6 +227,27 @@ static void every_size(void)
         }
 }
 
+/* With memory for one forward more than on the next device, the optimum has
+ * rounds of half as many microbatches as devices, and a short warm-up. */
+static void optimal_with_short_warmup(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ms\n"
+        "microbatches: 12\ndevices: 6\nmemory_limit: [9, 8, 7, 6, 5, 4]\n"
+        "uniform: {placement: loop, chunks_per_device: 2, F: 20, D: 20,\n"
+        "          W: 20, memory: {F: 1, W: -1}}\n";
+    const lh_solve_options o = {.size = sizeof o, .effort = 50000};
+    lh_pipeline *p = NULL;
+    lh_solution s = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    CHECK_INT(s.makespan_ns, 850 * INT64_C(1000000));
+    CHECK_INT(s.status, LH_SOLVE_OPTIMAL);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
     RUN(orders_by_hand);
@@ -233,5 +255,6 @@ int main(void)
     RUN(rounds_of_p);
     RUN(with_data_parallel);
     RUN(every_size);
+    RUN(optimal_with_short_warmup);
     return test_summary();
 }

@@ -18,6 +18,7 @@ typedef struct round_cursor {
     uint32_t devices, legs, n, group; /* legs: chunks per device */
     uint32_t device;
     bool forward;
+    bool is_short;           /* warm-up as in 1F1B */
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
@@ -57,13 +58,15 @@ static void put_pass(lhi_order *order, lh_pass pass)
                        pass.microbatch);
 }
 
-/* Returns how many forwards the device runs before its first backward, by
- * Megatron's rule for interleaved 1F1B. */
+/* Returns how many forwards the device runs before its first F and B in turn,
+ * by Megatron's rule for interleaved 1F1B. With a short warm-up it is one more
+ * than on the next device, as in 1F1B, instead of two. */
 static uint32_t count_warmup(const round_cursor *w)
 {
     uint64_t group = w->group < w->n ? w->group : w->n;
-    uint64_t wanted = (uint64_t)(w->legs - 1) * group +
-                      2 * (uint64_t)(w->devices - 1 - w->device);
+    uint64_t wanted =
+        (uint64_t)(w->legs - 1) * group +
+        (w->is_short ? 1 : 2) * (uint64_t)(w->devices - 1 - w->device);
     uint64_t all = (uint64_t)w->n * w->legs;
     return (uint32_t)(wanted < all ? wanted : all);
 }
@@ -154,15 +157,14 @@ static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
-/* Builds all devices' orders with `put`, which writes one device's order;
- * fails if they deadlock. `passes`: passes per chunk and microbatch, 2 with B
- * or 3 with D and W. */
-static lh_status make_orders(const lh_pipeline *p,
-                             const lh_method_options *options, uint32_t passes,
-                             put_order *put, lhi_orders *out, lh_error *err)
+/* Builds all devices' orders with `put`, which writes one device's order, in
+ * rounds of `group` microbatches; fails if they deadlock. `passes`: passes per
+ * chunk and microbatch, 2 with B or 3 with D and W. */
+static lh_status make_orders(const lh_pipeline *p, uint32_t group,
+                             bool is_short, uint32_t passes, put_order *put,
+                             lhi_orders *out, lh_error *err)
 {
     LHI_TRY(lhi_orders_init(out, p, passes, err));
-    uint32_t group = options->round_size ? options->round_size : p->n_devices;
     for (uint32_t device = 0; device < p->n_devices; device++)
         put(&out->devices[device], (round_cursor){
                                        .devices = p->n_devices,
@@ -171,11 +173,19 @@ static lh_status make_orders(const lh_pipeline *p,
                                        .group = group,
                                        .device = device,
                                        .forward = true,
+                                       .is_short = is_short,
                                    });
     lh_status status = check_deadlock(p, out, group, err);
     if (status != LH_OK)
         lhi_orders_fini(out);
     return status;
+}
+
+/* Returns the requested number of microbatches in a round, by default P. */
+static uint32_t get_group(const lh_pipeline *p,
+                          const lh_method_options *options)
+{
+    return options->round_size ? options->round_size : p->n_devices;
 }
 
 /* Method "flexible": interleaved 1F1B with options->round_size microbatches in
@@ -185,7 +195,8 @@ lh_status lhi_flexible(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
 {
-    return make_orders(pipeline, options, 2, put_flexible, out, err);
+    return make_orders(pipeline, get_group(pipeline, options), false, 2,
+                       put_flexible, out, err);
 }
 
 /* Method "dorapp": the forward and backward order of "flexible", with D and W
@@ -197,5 +208,18 @@ lh_status lhi_dorapp(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
 {
-    return make_orders(pipeline, options, 3, put_dora, out, err);
+    return make_orders(pipeline, get_group(pipeline, options), false, 3,
+                       put_dora, out, err);
+}
+
+lh_status lhi_make_short_rounds(const lh_pipeline *pipeline, uint32_t group,
+                                lh_schedule **out, lh_error *err)
+{
+    lhi_orders orders;
+    LHI_TRY(make_orders(pipeline, group, true, pipeline->joint ? 2 : 3,
+                        pipeline->joint ? put_flexible : put_dora, &orders,
+                        err));
+    lh_status status = lhi_orders_build_schedule(&orders, out, err);
+    lhi_orders_fini(&orders);
+    return status;
 }

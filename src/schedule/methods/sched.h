@@ -205,6 +205,13 @@ static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind,
 
 const char *lhi_method_about(uint32_t method); /* one line */
 
+/* Builds the schedule of "dorapp", or with joint backwards of "flexible", with
+ * `group` microbatches in a round and a short warm-up: one forward more than on
+ * the next device, not two. It needs less memory. For a Loop placement.
+ * LH_EUNSUPPORTED: rounds this small deadlock. */
+lh_status lhi_make_short_rounds(const lh_pipeline *pipeline, uint32_t group,
+                                lh_schedule **out, lh_error *err);
+
 /* Finds a method by name and writes its number to *out (may be NULL).
  * LH_EINVAL: no such method; `err` lists the known names. */
 lh_status lhi_method_find_number(const char *name, uint32_t *out,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The incumbent, external schedules, and the bound. */
 #include "base/fail.h"
+#include "schedule/methods/sched.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/solver/state/solver.h"
 
@@ -147,6 +148,32 @@ static lh_status run_methods(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
+/* Offers the solver interleaved schedules with a short warm-up, for memory
+ * limits below those of Megatron's warm-up: in rounds of as many microbatches
+ * as there are devices, and of half as many. */
+static lh_status run_short_rounds(lhi_solver *r, lh_error *err)
+{
+    const uint32_t n = r->p->n_devices;
+    if (!r->p->has_limits || r->p->placement != LH_PLACEMENT_LOOP)
+        return LH_OK;
+    for (uint32_t i = 1; i <= 2 && !lhi_solver_is_done(r); i++) {
+        lh_schedule *schedule = NULL;
+        lh_error why = {0};
+        lh_status status =
+            lhi_make_short_rounds(r->p, (n + i - 1) / i, &schedule, &why);
+        if (status == LH_OK)
+            LHI_TRY(
+                lhi_solver_enter_schedule(r, schedule, "short rounds", err));
+        else if (!lhi_method_is_inapplicable(status)) {
+            if (err)
+                *err = why;
+            return status;
+        }
+        lhi_budget_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_METHODS))
@@ -154,6 +181,8 @@ lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err)
     const lhi_engine before =
         lhi_budget_enter_engine(&r->budget, LHI_ENGINE_METHODS);
     lh_status status = run_methods(r, err);
+    if (status == LH_OK)
+        status = run_short_rounds(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;
 }
