@@ -122,10 +122,13 @@ lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
  * incumbents. */
 static lh_status run_methods(lhi_solver *r, lh_error *err)
 {
+    const lh_sim_options sim = {.size = sizeof sim,
+                                .host_copy_ns = r->o.host_copy_ns};
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         lh_schedule *schedule = NULL;
         lh_method_options o = {.size = sizeof o,
+                               .sim = &sim,
                                .sub_blocks = r->o.sub_blocks,
                                .bound_ns = r->bound_ns};
         lh_error why = {0};
