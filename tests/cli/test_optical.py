@@ -242,7 +242,8 @@ for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
                   ("slots", "expected KEY=VALUE"), ("slots=1,", "empty"),
                   ("slots=1;slots=2", "given twice"),
                   ("slotz=2", "unknown key; did you mean 'slots'"),
-                  ("job.stages.x=1", "job.stages: has no key 'x'")):
+                  ("job.stages.x=1", "job.stages: has no key 'x', because its "
+                   "value is '2'; write a map")):
     bad = run("optical", "optical.yaml", "--sweep", axes)
     check(bad.returncode == 1 and bad.stdout == "" and why in bad.stderr and
           bad.stderr.count("\n") == 1, f"--sweep {axes}: {bad.stderr}")
@@ -365,6 +366,11 @@ check(row == {"pairs": 91, "unreached": 0, "table_gbps": 25.7,
 # Routes from 1 to 3: 300 km by 2, 400 km. A message takes 28,633,116 ns to send.
 CUT = """longhaul: optical/1
 topology: {nodes: [{id: 1}, {id: 2}, {id: 3}],
+        (network, ('"gain_target": 20.0', '"gain_target": null'),
+         "gain_target: is not set; save the network after GNPy"),
+        (network, ('Quimper", "to_node": "roadm Brest_KLA"',
+                   'Quimper", "to_node": "roadm Lannion_CAS"'),
+         "; add one to the network before GNPy's design (--save-network)"),
            links: [{a: 1, b: 2, km: 100}, {a: 2, b: 3, km: 200}, {a: 1, b: 3, km: 400}]}
 job: {preset: 8b, stages: 2, placement: [1, 3], schedule: gpipe, microbatches: 1}
 seeds: [1]

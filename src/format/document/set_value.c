@@ -75,9 +75,14 @@ lh_status lhi_node_set_value(lhi_doc *doc, const lhi_node *node,
                           .line = map->line,
                           .index = map->index,
                           .kind = LHI_MAP};
-    if (map->kind != LHI_MAP)
-        return lhi_doc_fail(doc, map, err, LH_EINPUT, "has no key '%.60s'",
-                            path);
+    if (map->kind != LHI_MAP) {
+        char shown[61];
+        lhi_doc_sanitise_text(map->text, shown, sizeof shown);
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "has no key '%.60s', because its value is '%s'; "
+                            "write a map in its place",
+                            path, shown);
+    }
     lhi_node *value = find_key(map, path, len);
     if (!value)
         value = append_key(doc, map, path, len);

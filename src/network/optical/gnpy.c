@@ -53,6 +53,18 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
+/* Fails with LH_EINPUT if a property of the network file is null: GNPy's design
+ * has not set it. */
+static lh_status check_designed(const reader *r, const lhi_doc *doc,
+                                const lhi_node *node)
+{
+    if (doc != r->net || !lhi_node_is_null(node))
+        return LH_OK;
+    return lhi_doc_fail(doc, node, r->err, LH_EINPUT,
+                        "is not set; save the network after GNPy's design "
+                        "(--save-network)");
+}
+
 /* Reads the number of a required key of `map` into *out. LH_EINPUT: the key is
  * missing or its value is no number. */
 static lh_status need_number(const reader *r, const lhi_doc *doc,
@@ -60,6 +72,7 @@ static lh_status need_number(const reader *r, const lhi_doc *doc,
 {
     const lhi_node *node;
     LHI_TRY(lhi_node_require(doc, map, key, &node, r->err));
+    LHI_TRY(check_designed(r, doc, node));
     return lhi_node_get_number(doc, node, -1e300, 1e300, out, r->err);
 }
 
@@ -234,10 +247,8 @@ static lh_status pass_fibre(const reader *r, const element *e, line *l,
     for (int i = 0; i < 2; i++) {
         const char *key = i == 0 ? "con_in" : "con_out";
         node = lhi_node_find(params, key);
-        if (node && lhi_node_is_null(node))
-            return lhi_doc_fail(r->net, node, r->err, LH_EINPUT,
-                                "is not set; save the network after GNPy's "
-                                "design (--save-network)");
+        if (node)
+            LHI_TRY(check_designed(r, r->net, node));
         LHI_TRY(get_number(r, r->net, params, key, i == 0 ? &in : &out));
     }
     LHI_TRY(get_number(r, r->eqpt, type, "dispersion", &f.dispersion));
@@ -578,8 +589,9 @@ static lh_status pair_lines(reader *r)
                 back = &r->lines[k];
         if (!back)
             return lhi_fail(r->err, LH_EINPUT,
-                            "%.80s: no line leads back from '%.60s' to "
-                            "'%.60s'",
+                            "%.160s: no line leads back from '%.60s' to "
+                            "'%.60s'; add one to the network before GNPy's "
+                            "design (--save-network)",
                             r->net->file, o->names[l->to], o->names[l->from]);
         l->paired = back->paired = true;
         o->cables[o->n_cables] = (lh_cable){
