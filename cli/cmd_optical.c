@@ -105,6 +105,52 @@ static void print_failures(cli *c, const lh_optical *o, int width)
     }
 }
 
+/* Returns how many times its mean counted iteration a job's warm-up iteration
+ * took; 0: none of its messages were preempted in it. */
+static double get_warm_up_ratio(const lh_optical_job *job)
+{
+    return job->warm_up_preempted_messages > 0
+               ? (double)job->iteration_ns[0] / 1e9 / job->iteration_s
+               : 0;
+}
+
+/* Prints a line if preemption made the warm-up iteration of a job more than
+ * twice as long as its counted ones: the results exclude that iteration. */
+static void print_preempted_warm_up(cli *c, const lh_optical *o)
+{
+    const lh_optical_policy *policy = NULL;
+    const lh_optical_run *run = NULL;
+    uint32_t job = 0, n = 0;
+    double most = 2;
+    for (uint32_t i = 0; i < o->n_policies; i++)
+        for (uint32_t k = 0; k < o->policies[i].n_runs; k++)
+            for (uint32_t j = 0; j < o->policies[i].runs[k].n_jobs; j++) {
+                const lh_optical_run *at = &o->policies[i].runs[k];
+                double ratio = get_warm_up_ratio(&at->jobs[j]);
+                n += ratio > 2;
+                if (ratio <= most)
+                    continue;
+                most = ratio;
+                policy = &o->policies[i];
+                run = at;
+                job = j;
+            }
+    if (!policy)
+        return;
+    cli_print(c,
+              "\npreempted in the warm-up iteration, which the table excludes: "
+              "jobs[%" PRIu32 "] under %.40s, seed %" PRIu64
+              ", took %.3f s with %" PRIu64
+              " messages sent again, then %.3f s per iteration",
+              job, policy->name, run->seed,
+              (double)run->jobs[job].iteration_ns[0] / 1e9,
+              run->jobs[job].warm_up_preempted_messages,
+              run->jobs[job].iteration_s);
+    if (n > 1)
+        cli_print(c, " (the longest of %" PRIu32 " such cases)", n);
+    cli_print(c, "\n");
+}
+
 /* Prints a result table with a row per policy. */
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
 {
@@ -135,6 +181,7 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     }
     if (o->has_failures)
         print_failures(c, o, (int)width);
+    print_preempted_warm_up(c, o);
     /* Policies may have different schedules. */
     double least = o->policies[0].bound_s, most = least;
     for (uint32_t i = 1; i < o->n_policies; i++) {

@@ -123,6 +123,30 @@ for name in alone:
 (WORK / "bad.yaml").write_text(LINE % (", priority: -1", ""))
 check("jobs[0].priority" in run("optical", "bad.yaml").stderr, "priority -1")
 
+# Equal jobs with four messages per microbatch: the first one takes nearly every
+# circuit of the second, whose warm-up lasts until the first has ended.
+WARM_UP = "\npreempted in the warm-up iteration, which the table excludes: jobs[1]"
+(WORK / "starved.yaml").write_text(
+    LINE.split("jobs:")[0].replace("slots: 2", "slots: 4") + """jobs:
+- {preset: 8b, stages: 4, placement: [8, 5, 8, 5], schedule: 1f1b, microbatches: 16, priority: 1}
+- {preset: 8b, stages: 4, placement: [8, 5, 8, 5], schedule: 1f1b, microbatches: 16}
+seeds: [1]
+iterations: 1
+policies: {ksp-ff: {}}
+""")
+starved = json.loads(run("optical", "starved.yaml", "--json").stdout)["policies"][
+    "ksp-ff"]["seeds"][0]["jobs"]
+first, counted = starved[1]["iteration_ns"]
+check(first > 2 * counted and starved[0]["warm_up_preempted_messages"] == 0 <
+      starved[1]["warm_up_preempted_messages"] <=
+      starved[1]["preempted_messages"], f"preempted warm-up: {starved[1]}")
+check(f"{WARM_UP} under ksp-ff, seed 1, took {first / 1e9:.3f} s" in
+      run("optical", "starved.yaml").stdout, "preempted warm-up, in text")
+(WORK / "starved.yaml").write_text(
+    (WORK / "starved.yaml").read_text().replace(", priority: 1", ""))
+check(WARM_UP[:20] not in run("optical", "starved.yaml").stdout,
+      "equal priorities, in text")
+
 # --- replicas ----------------------------------------------------------------------
 # Both stages are on node 8, with replicas on 5 and 7. The passes take 83.1 ms. A
 # message of a ring is sent in 28,633,116 ns; the longest hop is 1350 km.

@@ -95,7 +95,8 @@ typedef struct lh_outage {
 } lh_outage;
 
 /* One job's result under one policy with one seed. Rates are ratios, not per
- * cent. All values except the arrays exclude the warm-up iteration. */
+ * cent. All values except the arrays and the counts of
+ * messages exclude the warm-up iteration. */
 typedef struct lh_optical_job {
     uint32_t n_devices;
     const uint32_t *sites;       /* node per device */
@@ -104,13 +105,16 @@ typedef struct lh_optical_job {
     const uint32_t *labels;      /* communication-bound passes per iteration */
     const uint32_t *requested;   /* requests per iteration */
     const uint32_t *refused;     /* blocked requests per iteration */
-    int64_t bound_ns;            /* iteration with zero-time messages */
-    uint64_t blocked;            /* blocked requests, including warm-up */
+    /* Lower bound on an iteration: with zero-time messages; with the policy
+     * option fill_idle, the passes of the busiest device. */
+    int64_t bound_ns;
+    uint64_t blocked; /* blocked requests, including warm-up */
     double iteration_s, bubble_ratio, blocking_probability;
     double slots_held; /* occupied slots x fibres, averaged over time */
     /* Messages sent again because a job with a higher priority took their
-     * circuit. */
-    uint64_t preempted_messages;
+     * circuit: in all iterations, also those of a finished job, and in the
+     * warm-up iteration. */
+    uint64_t preempted_messages, warm_up_preempted_messages;
     /* With failures, otherwise NULL and 0: the same run without failures, the
      * mean loss per iteration, and the messages whose circuit was cut. */
     const int64_t *intact_ns; /* [n_iterations] */
@@ -137,7 +141,7 @@ typedef struct lh_optical_policy {
     double bubble_ratio, bubble_ratio_sd;
     double blocking_probability, blocking_probability_sd;
     double slots_held, collateral;
-    double bound_s; /* iteration with zero-time communication */
+    double bound_s; /* mean lower bound on an iteration */
     double lost_s;  /* per iteration, by failures */
     uint32_t n_runs;
     const lh_optical_run *runs; /* one per seed */

@@ -310,7 +310,10 @@ bool lhi_live_preempt(lhi_live_run *r, const lhi_live_job *j,
         /* Behind the port's last circuit no message waits. */
         if (other->port_circuit[port] == i)
             other->port_free[port] = c.send_ns > r->now ? c.send_ns : r->now;
-        other->out->preempted_messages += repeat_messages(r, &c, i, r->now, 0);
+        uint32_t n = repeat_messages(r, &c, i, r->now, 0);
+        other->out->preempted_messages += n;
+        if (other->iteration == 0)
+            other->out->warm_up_preempted_messages += n;
     }
     return true;
 }

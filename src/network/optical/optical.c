@@ -131,6 +131,8 @@ static lh_status store_output(const lhi_optical_run_job *jobs,
         summarise_job(job, jobs[j].policy, jobs[j].program, &out->jobs[j]);
         job->cut_messages = out->jobs[j].cut_messages;
         job->preempted_messages = out->jobs[j].preempted_messages;
+        job->warm_up_preempted_messages =
+            out->jobs[j].warm_up_preempted_messages;
     }
     if (out->n_outages == 0)
         return LH_OK;

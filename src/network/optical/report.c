@@ -238,8 +238,8 @@ static void add_bars(lhi_text *out, const lh_optical *o)
     lhi_text_puts(out,
                   "<section class=panel><div class=panel-head><h2>Seed by "
                   "seed</h2><p class=note>Bars are means, dots are seeds; "
-                  "the dashed line is the iteration time with instantaneous "
-                  "messages.</p></div>\n");
+                  "the dashed line is a lower bound on the iteration time, "
+                  "with instantaneous messages.</p></div>\n");
     draw_bars(out, o, ITERATION, "Iteration time, s");
     draw_bars(out, o, BUBBLE, "Bubble, %");
     draw_bars(out, o, BLOCKING, "Blocked requests, %");

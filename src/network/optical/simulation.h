@@ -89,8 +89,9 @@ typedef struct lhi_optical_run_input {
 typedef struct lhi_optical_job_output {
     int64_t *iteration_ns;
     uint32_t *labels, *requested, *refused;
-    uint64_t cut_messages;       /* messages whose circuit was cut */
-    uint64_t preempted_messages; /* whose circuit another job took */
+    uint64_t cut_messages;               /* messages whose circuit was cut */
+    uint64_t preempted_messages;         /* whose circuit another job took */
+    uint64_t warm_up_preempted_messages; /* those in the warm-up iteration */
     double held_ns; /* slots x fibres x ns, in measured iterations */
 } lhi_optical_job_output;
 

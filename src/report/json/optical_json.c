@@ -80,7 +80,12 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
                 job &&
                 lhi_json_set(
                     job, "preempted_messages",
-                    json_integer((json_int_t)run->jobs[j].preempted_messages));
+                    json_integer(
+                        (json_int_t)run->jobs[j].preempted_messages)) &&
+                lhi_json_set(
+                    job, "warm_up_preempted_messages",
+                    json_integer(
+                        (json_int_t)run->jobs[j].warm_up_preempted_messages));
             jobs = lhi_json_append(jobs, lhi_json_finish(job, done));
         }
         object = json_pack("{s:o}", "jobs", jobs);
