@@ -471,7 +471,23 @@ for change, why in ((("km: 600", "km: -600"), "links[1].km"),
                     (("b: 5", "b: 6"), "there is no node 6"),
                     (("[8, 5]", "[8, 6]"), "the topology has no node 6"),
                     (("seeds:", "request_slots: 81\nseeds:"), "request_slots"),
-                    (("cba: {}", "best: {}"), "is not the name of a policy")):
+                    (("cba: {}", "best: {}"), "is not the name of a policy"),
+                    (("gpipe", "optimal"),
+                     "job.schedule: unknown method 'optimal'; known: gpipe, 1f1b"),
+                    (("ksp-ff: {}", "ksp-ff: {keep_labels: true}"),
+                     "ksp-ff.keep_labels: is an option of the policy cba only"),
+                    (("ksp-ff: {}", "ksp-ff: {fill_idle: true}"),
+                     "ksp-ff.fill_idle: has no effect"),
+                    (("ksp-ff: {}", "ksp-ff: {warm_up_factor: 2}"),
+                     "ksp-ff.warm_up_factor: has no effect"),
+                    (("stages", "warm_up_factor: 2, stages"),
+                     "job.warm_up_factor: has no effect"),
+                    (("stages", "weight_ns: 2, stages"),
+                     "job.weight_ns: has no effect"),
+                    (("stages", "activation_limit: 2, stages"),
+                     "job.activation_limit: has no effect"),
+                    (("stages", "policy: {policy: cba, fill_idle: true}, stages"),
+                     "job.policy.fill_idle: has no effect")):
     (WORK / "bad.yaml").write_text(SCENARIO.replace(*change))
     bad = run("optical", "bad.yaml")
     check(bad.returncode == 1 and bad.stdout == "" and
@@ -480,3 +496,15 @@ for change, why in ((("km: 600", "km: -600"), "links[1].km"),
 check(run("optical").returncode == 2, "no scenario is wrong usage")
 
 finish()
+# They have an effect under another schedule: of a policy, or in a sweep.
+LIMIT = SCENARIO.replace("stages", "activation_limit: 1, weight_ns: 2, stages")
+(WORK / "limit.yaml").write_text(
+    LIMIT.replace("cba: {}", "cba: {schedule: greedy, fill_idle: true}"))
+done = run("optical", "limit.yaml", "--json")
+check(done.returncode == 0, f"keys of schedules, policy: {done.stderr}")
+# Without a fixed order, the bound is the passes of a device without a pause.
+check(json.loads(done.stdout)["policies"]["cba"]["lower_bound_s"] == 0.0554,
+      "lower bound with fill_idle")
+(WORK / "limit.yaml").write_text(LIMIT)
+done = run("optical", "limit.yaml", "--sweep", "job.schedule=gpipe,greedy")
+check(done.returncode == 0, f"keys of schedules, --sweep: {done.stderr}")

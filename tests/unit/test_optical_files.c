@@ -211,7 +211,7 @@ static void bad_scenarios(void)
             "4 datacenters, but the topology has 3");
     refused(NETWORK POLICIES "job: {preset: 8b, stages: 2, datacenters: 2, "
                              "schedule: best, microbatches: 4}\n",
-            "no method 'best'");
+            "unknown method 'best'; known: gpipe, 1f1b, ");
     refused(NETWORK POLICIES "job: {stages: 2, datacenters: 2, schedule: "
                              "gpipe, microbatches: 4}\n",
             "forward_ns");

@@ -2,7 +2,7 @@
 /* Reads policies. */
 #include "network/optical/scenario_keys.h"
 
-#include <longhaul/experimental/methods.h>
+#include "schedule/methods/sched.h"
 
 #include <string.h>
 
@@ -20,25 +20,21 @@ lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
 {
     const char *name;
     LHI_TRY(lhi_node_get_string(doc, node, &name, err));
-    uint32_t n = lh_n_methods(), i = 0;
-    while (i < n && strcmp(lh_method_name(i), name) != 0)
-        i++;
-    if (i == n)
-        return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                            "there is no method '%.60s'; `longhaul schedule "
-                            "--help` lists them",
-                            name);
+    lh_error why = {0};
+    if (lhi_method_find_number(name, NULL, &why) != LH_OK)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT, "%s", why.text);
     *out = lhi_arena_strdup(mem, name);
     return *out ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Reads the options of policy CBA that choose between possible readings of its
- * paper. LH_EINPUT: the policy is another one. */
+/* Reads the options of policy CBA only: kept labels, and the choices between
+ * possible readings of its paper. LH_EINPUT: the policy is another one. */
 static lh_status read_cba_rules(lhi_keys_reader *r, const lhi_node *map,
                                 lhi_policy *out)
 {
-    static const char *const keys[] = {"label_factor", "refusal_factor",
-                                       "guard", "contiguity", "free_share"};
+    static const char *const keys[] = {"keep_labels",    "label_factor",
+                                       "refusal_factor", "guard",
+                                       "contiguity",     "free_share"};
     static const char *const windows[] = {"fibre", "block", NULL};
     static const char *const readings[] = {"divisor", "factor", NULL};
     const lhi_node *given = NULL;
@@ -53,6 +49,7 @@ static lh_status read_cba_rules(lhi_keys_reader *r, const lhi_node *map,
     if (!rules)
         return lhi_fail_nomem(r->err);
     *rules = lhi_cba_defaults;
+    LHI_TRY(lhi_keys_get_flag(r, map, "keep_labels", &out->keep_labels));
     LHI_TRY(
         lhi_keys_get_real(r, map, "label_factor", 1, 64, &rules->label_factor));
     LHI_TRY(lhi_keys_get_real(r, map, "refusal_factor", 0, 1,
@@ -112,7 +109,6 @@ static lh_status read_policy(lhi_keys_reader *r, const lhi_node *map,
     LHI_TRY(lhi_keys_get_count(r, map, "warm_up_factor", 1, 1000,
                                &out->warm_up_factor));
     LHI_TRY(lhi_keys_get_flag(r, map, "ladder", &out->ladder));
-    LHI_TRY(lhi_keys_get_flag(r, map, "keep_labels", &out->keep_labels));
     LHI_TRY(lhi_keys_get_flag(r, map, "ask_late", &out->ask_late));
     LHI_TRY(lhi_keys_get_flag(r, map, "stage_order", &out->stage_order));
     LHI_TRY(lhi_keys_get_flag(r, map, "fill_idle", &out->fill_idle));

@@ -530,6 +530,101 @@ static lh_status read_scenario(lhi_keys_reader *r, const lhi_node *map)
     return read_policies(r, node);
 }
 
+/* --- keys without effect -------------------------------------------------- */
+
+/* The kinds of schedules with which jobs run. */
+typedef struct schedule_kinds {
+    bool has_1f1b; /* a chain with the built-in 1F1B */
+    bool
+        has_method; /* of a method, a plan or a pipeline: may have separate W */
+} schedule_kinds;
+
+/* Adds the kind of schedule that `job` has under `policy`, or under its own. */
+static void add_kind(const lhi_optical_job_spec *job, const lhi_policy *policy,
+                     schedule_kinds *kinds)
+{
+    const lhi_policy *own = job->policy ? job->policy : policy;
+    const char *name = own->schedule ? own->schedule : job->schedule;
+    lhi_program_order order;
+    if (lhi_optical_job_pipeline(job) || !lhi_program_order_parse(name, &order))
+        kinds->has_method = true;
+    else if (order == LHI_1F1B)
+        kinds->has_1f1b = true;
+}
+
+/* Fails with LH_EINPUT if `map` has the key although no job runs with a
+ * schedule to which it applies (`used`). */
+static lh_status check_effect(lhi_keys_reader *r, const lhi_node *map,
+                              const char *key, bool used, const char *schedule)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node || used)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                        "has no effect, because it applies to %s only; remove "
+                        "it",
+                        schedule);
+}
+
+static const char only_1f1b[] = "the schedule 1f1b";
+static const char only_methods[] = "schedules other than gpipe and 1f1b";
+
+/* Checks the options of a policy in `map` that apply to some schedules only,
+ * given the kinds of schedules with which its jobs run. */
+static lh_status check_policy_effects(lhi_keys_reader *r, const lhi_node *map,
+                                      const lhi_policy *policy,
+                                      const schedule_kinds *kinds)
+{
+    LHI_TRY(check_effect(r, map, "warm_up_factor", kinds->has_1f1b, only_1f1b));
+    return check_effect(r, map, "fill_idle",
+                        kinds->has_method || !policy->fill_idle, only_methods);
+}
+
+/* Checks the keys of job number `i`, in `map`, that apply to some schedules
+ * only, and those of its own policy. */
+static lh_status check_job_effects(lhi_keys_reader *r, const lhi_node *map,
+                                   uint32_t i)
+{
+    const lhi_optical_job_spec *job = &r->s->jobs[i];
+    const lhi_node *policy = lhi_node_find(map, "policy");
+    schedule_kinds kinds = {false, false};
+    for (uint32_t k = 0; k < r->s->n_policies; k++)
+        add_kind(job, &r->s->policies[k], &kinds);
+    LHI_TRY(check_effect(r, map, "warm_up_factor", kinds.has_1f1b, only_1f1b));
+    LHI_TRY(check_effect(r, map, "weight_ns", kinds.has_method, only_methods));
+    LHI_TRY(check_effect(r, map, "activation_limit", kinds.has_method,
+                         only_methods));
+    return policy ? check_policy_effects(r, policy, job->policy, &kinds)
+                  : LH_OK;
+}
+
+/* Fails with LH_EINPUT if a key of a job or policy has no effect, because it
+ * applies to schedules with which no job runs. */
+static lh_status check_effects(lhi_keys_reader *r)
+{
+    const lh_scenario *s = r->s;
+    const lhi_node *root = r->doc->root, *job = lhi_node_find(root, "job");
+    const lhi_node *list = lhi_node_find(root, "jobs");
+    if (list)
+        job = list->first;
+    for (uint32_t i = 0; job && i < s->n_jobs; i++, job = job->next)
+        LHI_TRY(check_job_effects(r, job, i));
+    const lhi_node *map = lhi_node_find(root, "policies")->first;
+    for (uint32_t k = 0; k < s->n_policies; k++, map = map->next) {
+        schedule_kinds kinds = {false, false};
+        bool is_used = false;
+        for (uint32_t i = 0; i < s->n_jobs; i++) {
+            if (s->jobs[i].policy)
+                continue;
+            add_kind(&s->jobs[i], &s->policies[k], &kinds);
+            is_used = true;
+        }
+        if (is_used)
+            LHI_TRY(check_policy_effects(r, map, &s->policies[k], &kinds));
+    }
+    return LH_OK;
+}
+
 lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
                              lh_error *err)
 {
@@ -549,12 +644,28 @@ lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
     return status;
 }
 
+/* Builds the scenario of a file that is simulated as it is, without a sweep's
+ * values: all its keys must have an effect. */
+static lh_status build_alone(const lhi_doc *doc, lh_scenario **out,
+                             lh_error *err)
+{
+    lh_scenario *s;
+    LHI_TRY(lhi_scenario_build(doc, &s, err));
+    lhi_keys_reader r = {.doc = doc, .s = s, .err = err};
+    lh_status status = check_effects(&r);
+    if (status == LH_OK)
+        *out = s;
+    else
+        lh_scenario_free(s);
+    return status;
+}
+
 lh_status lh_scenario_parse(const char *text, size_t len, const char *name,
                             lh_scenario **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_SCENARIO, &doc, err));
-    lh_status status = lhi_scenario_build(doc, out, err);
+    lh_status status = build_alone(doc, out, err);
     lhi_doc_free(doc);
     return status;
 }
@@ -563,7 +674,7 @@ lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_SCENARIO, &doc, err));
-    lh_status status = lhi_scenario_build(doc, out, err);
+    lh_status status = build_alone(doc, out, err);
     lhi_doc_free(doc);
     return status;
 }
