@@ -187,6 +187,27 @@ for text, why in ((REPLICAS % "reduce_bits: 0", "data_parallel.reduce_bits"),
     check(bad.returncode == 1 and why in bad.stderr and
           bad.stderr.count("\n") == 1, f"{why}: {bad.stderr}")
 
+# --- plans as traffic ---------------------------------------------------------------
+# The job of docs/optical.md, and a cell of its table: 0 Erlang, KSP-FF.
+PAGE = (ROOT / "docs/optical.md").read_text().split("## Plans as traffic")[1]
+(WORK / "job.yaml").write_text("".join(
+    line[4:] for line in PAGE.split("    longhaul plan")[0].splitlines(True)
+    if line.startswith("    ")))
+done = run("plan", "job.yaml", "-o", "plan.json")
+check(done.returncode == 0, f"job of the page: {done.stderr}")
+(WORK / "plans.yaml").write_text(f"""longhaul: optical/1
+topology: {ROOT}/data/topologies/nsfnet.yaml
+jobs: [{{plan: plan.json, sites: {{west: 1, east: 9}}}}, {{plan: plan.json, sites: {{west: 3, east: 13}}}}]
+request_slots: 4
+seeds: [1]
+policies: {{ksp-ff: {{}}}}
+""")
+done = run("optical", "plans.yaml", "--json")
+check(done.returncode == 0, f"plans of the page: {done.stderr}")
+times = [f"{job['iteration_s']:.3f}" for job in json.loads(done.stdout)[
+    "policies"]["ksp-ff"]["seeds"][0]["jobs"]]
+check(f"| 0 Erlang | {', '.join(times)} |" in PAGE, f"plans of the page: {times}")
+
 # --- sweeps ---------------------------------------------------------------------
 GRID = ("optical", "optical.yaml", "--sweep", "job.microbatches=1,2,4",
         "--sweep", "job.preset=8b,70b")
@@ -345,6 +366,11 @@ for file, change, why in (
          "give the type"),
         (network, ('"type": "Fused"', '"type": "RamanFiber"'), "'RamanFiber'"),
         (network, ('"con_in": 0', '"con_in": null'), "--save-network"),
+        (network, ('"gain_target": 20.0', '"gain_target": null'),
+         "gain_target: is not set; save the network after GNPy"),
+        (network, ('Quimper", "to_node": "roadm Brest_KLA"',
+                   'Quimper", "to_node": "roadm Lannion_CAS"'),
+         "; add one to the network before GNPy's design (--save-network)"),
         (network, ('"std_low_gain"', '"other"'), "'other'"),
         (network, ('"to_node": "roadm', '"to_node": "no roadm'), "no element"),
         (equipment, ('"fixed_gain"', '"dual_stage"'), "'dual_stage'"),
@@ -390,11 +416,6 @@ check(row == {"pairs": 91, "unreached": 0, "table_gbps": 25.7,
 # Routes from 1 to 3: 300 km by 2, 400 km. A message takes 28,633,116 ns to send.
 CUT = """longhaul: optical/1
 topology: {nodes: [{id: 1}, {id: 2}, {id: 3}],
-        (network, ('"gain_target": 20.0', '"gain_target": null'),
-         "gain_target: is not set; save the network after GNPy"),
-        (network, ('Quimper", "to_node": "roadm Brest_KLA"',
-                   'Quimper", "to_node": "roadm Lannion_CAS"'),
-         "; add one to the network before GNPy's design (--save-network)"),
            links: [{a: 1, b: 2, km: 100}, {a: 2, b: 3, km: 200}, {a: 1, b: 3, km: 400}]}
 job: {preset: 8b, stages: 2, placement: [1, 3], schedule: gpipe, microbatches: 1}
 seeds: [1]
@@ -493,9 +514,6 @@ for change, why in ((("km: 600", "km: -600"), "links[1].km"),
     check(bad.returncode == 1 and bad.stdout == "" and
           bad.stderr.startswith("longhaul: bad.yaml:") and why in bad.stderr and
           bad.stderr.count("\n") == 1, f"{change[1]}: {bad.stderr}")
-check(run("optical").returncode == 2, "no scenario is wrong usage")
-
-finish()
 # They have an effect under another schedule: of a policy, or in a sweep.
 LIMIT = SCENARIO.replace("stages", "activation_limit: 1, weight_ns: 2, stages")
 (WORK / "limit.yaml").write_text(
@@ -508,3 +526,6 @@ check(json.loads(done.stdout)["policies"]["cba"]["lower_bound_s"] == 0.0554,
 (WORK / "limit.yaml").write_text(LIMIT)
 done = run("optical", "limit.yaml", "--sweep", "job.schedule=gpipe,greedy")
 check(done.returncode == 0, f"keys of schedules, --sweep: {done.stderr}")
+check(run("optical").returncode == 2, "no scenario is wrong usage")
+
+finish()
