@@ -175,10 +175,13 @@ static void none_joins(joining *j, uint32_t n, const char *text,
     }
 }
 
+/* The other rank does not wait for the rest of the hour, which is longer than
+ * the test's timeout. */
 static void wrong_secret(void)
 {
     joining j = usual();
     j.odd = 1;
+    j.join_ns = 3600 * second_ns;
     j.odd_secret = "another secret of good length";
     none_joins(&j, 3, "rank 1: wrong secret", "rank 1: wrong secret");
 }
@@ -206,10 +209,12 @@ static void another_job(void)
  * test's timeout. */
 static void another_setup(void)
 {
-    static const char *const parts[] = {"plan", "options", "data"};
-    static const size_t at[] = {0, LHI_SETUP_PLAN_BYTES + 9,
+    static const char *const parts[] = {"plan", "options", "--steps",
+                                        "--max-restarts", "data"};
+    static const size_t at[] = {0, LHI_SETUP_PLAN_BYTES, LHI_SETUP_NAMED_AT,
+                                LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED - 1,
                                 LHI_SETUP_BYTES - 1};
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 5; i++)
         for (uint32_t odd = 0; odd < 3; odd += 2) {
             joining j = usual();
             char text[64];

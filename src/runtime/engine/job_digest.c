@@ -265,6 +265,20 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
     return lhi_job_digest_events(job, sum, err);
 }
 
+/* Writes one byte of each option that an error names. */
+static void digest_named_options(unsigned char out[LHI_SETUP_NAMED],
+                                 const lhi_job *job)
+{
+    const uint64_t values[LHI_SETUP_NAMED] = {
+        job->o.steps, job->model ? lhi_double_to_bits(job->model->rate) : 0,
+        (uint64_t)job->o.silence_ns, job->o.max_restarts};
+    for (uint32_t i = 0; i < LHI_SETUP_NAMED; i++) {
+        unsigned char sum[DIGEST_BYTES] = {0};
+        digest_numbers(sum, &values[i], 1);
+        out[i] = sum[0];
+    }
+}
+
 lh_status lhi_job_compute_digest(const lhi_job *job,
                                  unsigned char out[LHI_SETUP_BYTES],
                                  lh_error *err)
@@ -275,8 +289,9 @@ lh_status lhi_job_compute_digest(const lhi_job *job,
     LHI_TRY(digest_options(options, job, err));
     digest_numbers(data, &job->data_fingerprint, 1);
     memcpy(out, plan, LHI_SETUP_PLAN_BYTES);
-    out += LHI_SETUP_PLAN_BYTES;
-    memcpy(out, options, LHI_SETUP_OPTIONS_BYTES);
-    memcpy(out + LHI_SETUP_OPTIONS_BYTES, data, LHI_SETUP_DATA_BYTES);
+    memcpy(out + LHI_SETUP_PLAN_BYTES, options, LHI_SETUP_OPTIONS_BYTES);
+    digest_named_options(out + LHI_SETUP_NAMED_AT, job);
+    memcpy(out + LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES, data,
+           LHI_SETUP_DATA_BYTES);
     return LH_OK;
 }

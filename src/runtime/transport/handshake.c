@@ -98,6 +98,10 @@ const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
         size_t at, size;
         const char *name;
     } parts[] = {{0, LHI_SETUP_PLAN_BYTES, "plan"},
+                 {LHI_SETUP_NAMED_AT, 1, "--steps"},
+                 {LHI_SETUP_NAMED_AT + 1, 1, "--rate"},
+                 {LHI_SETUP_NAMED_AT + 2, 1, "--silence"},
+                 {LHI_SETUP_NAMED_AT + 3, 1, "--max-restarts"},
                  {LHI_SETUP_PLAN_BYTES, LHI_SETUP_OPTIONS_BYTES, "options"},
                  {LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES,
                   LHI_SETUP_DATA_BYTES, "data"}};

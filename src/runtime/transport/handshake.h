@@ -34,10 +34,16 @@ enum {
 };
 
 /* Digest of everything that must be equal on all ranks: the first bytes of
- * SHA-256 over the plan, over the options and over the data. */
+ * SHA-256 over the plan, over the options and over the data. The last
+ * LHI_SETUP_NAMED bytes of the options' part are each the first byte of SHA-256
+ * over one option, which an error can thus name: the number of steps, the rate,
+ * the limit for silent ranks, the number of restarts. */
 enum {
     LHI_SETUP_PLAN_BYTES = 12,
     LHI_SETUP_OPTIONS_BYTES = 10,
+    LHI_SETUP_NAMED = 4,
+    LHI_SETUP_NAMED_AT =
+        LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES - LHI_SETUP_NAMED,
     LHI_SETUP_DATA_BYTES = 10,
     LHI_SETUP_BYTES =
         LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES + LHI_SETUP_DATA_BYTES
@@ -76,8 +82,8 @@ typedef struct lhi_handshake {
 bool lhi_handshake_can_authenticate(void);
 /* Computes SHA-256; zeros in a build without OpenSSL. */
 void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
-/* Describes the first difference of two setups' digests: "plan", "options" or
- * "data"; NULL: equal. */
+/* Describes the first difference of two setups' digests: "plan", an option's
+ * name, "options" or "data"; NULL: equal. */
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES]);
 /* Computes the digest of the job's name, by which connections from other jobs

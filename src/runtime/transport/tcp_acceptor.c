@@ -147,6 +147,9 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
                  o->rank);
         note_refusal(t, g, LHI_TCP_REFUSED_SECRET, why);
         lhi_tcp_refuse(t, g->fd, why);
+        if (!t->is_impersonated[rank])
+            t->progress_ns = lhi_now_ns();
+        t->is_impersonated[rank] = true;
         return false;
     }
     if (!has_same_setup(t, g, h->nonce))
@@ -164,6 +167,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     lhi_handshake_write(&answer, bytes);
     if (!lhi_send_now(g->fd, bytes, sizeof bytes))
         return false;
+    t->progress_ns = lhi_now_ns();
     t->fds[rank] = g->fd;
     t->shakes[rank] = g->shake;
     memcpy(t->addresses + rank * LHI_ADDRESS_BYTES, g->address,

@@ -30,6 +30,10 @@
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
+/* Time that missing ranks have to join after others gave their numbers with a
+ * wrong secret: ranks with a wrong secret are otherwise the missing ones. Below
+ * the 5 s in which a mismatch ends all ranks (docs/engine-transports.md). */
+static const int64_t wrong_secret_ns = 3000000000;
 
 /* ---- waiting ---- */
 
@@ -227,6 +231,16 @@ static bool has_mismatch_ended(const lhi_tcp_join_state *t)
             lhi_now_ns() - t->mismatch_ns > 1000 * ms_ns);
 }
 
+/* Checks whether wrong secrets end the joining: if every missing rank's number
+ * was given with a wrong secret, and none has joined since. */
+static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
+{
+    for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
+        if (t->fds[i] < 0 && !t->is_impersonated[i])
+            return false;
+    return lhi_now_ns() - t->progress_ns >= wrong_secret_ns;
+}
+
 /* Waits until all higher ranks are connected, then stops listening. */
 static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
@@ -236,7 +250,7 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
         uint32_t spoke = UINT32_MAX;
         if (has_mismatch_ended(t))
             return lhi_fail(err, LH_EINVAL, "%s", t->mismatch);
-        if (lhi_now_ns() >= t->until_ns)
+        if (lhi_now_ns() >= t->until_ns || have_wrong_secrets_ended(t))
             return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */
         if (lhi_tcp_poll(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
@@ -562,11 +576,12 @@ static lh_status allocate(lhi_tcp_join_state *t, lh_error *err)
     t->fds = malloc(n * sizeof *t->fds);
     t->addresses = calloc(n, LHI_ADDRESS_BYTES);
     t->shakes = calloc(n, sizeof *t->shakes);
+    t->is_impersonated = calloc(n, sizeof *t->is_impersonated);
     for (uint32_t i = 0; t->fds && i < n; i++)
         t->fds[i] = -1;
     LHI_TRY(lhi_pending_init(&t->pending, files - (n - 1) - OTHER_FILES, err));
     t->polls = calloc((size_t)t->pending.capacity + 2 + n, sizeof *t->polls);
-    return t->fds && t->addresses && t->shakes && t->polls
+    return t->fds && t->addresses && t->shakes && t->is_impersonated && t->polls
                ? LH_OK
                : lhi_fail_nomem(err);
 }
@@ -605,5 +620,6 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     free(t.fds);
     free(t.addresses);
     free(t.shakes);
+    free(t.is_impersonated);
     return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
 }

@@ -39,6 +39,10 @@ typedef struct lhi_tcp_join_state {
     char mismatch[200];
     int64_t mismatch_ns;
     uint32_t n_mismatched;
+    /* By rank: its number was claimed with a wrong secret. */
+    bool *is_impersonated;
+    /* Last time at which a rank joined, or one was first impersonated. */
+    int64_t progress_ns;
     const lhi_tcp_extra *extra;
     lhi_tcp_extra_callback *on_extra;
     void *context;
