@@ -17,6 +17,10 @@
 
 enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
 
+/* Seconds after rank 0's error until this host's other ranks are killed. Ranks
+ * that are connected to rank 0 have ended with its reason by then. */
+enum { RANK_0_GRACE_S = 4 };
+
 /* All hosts' ranks, and those of this one. */
 typedef struct hosts {
     char first[256]; /* the host of rank 0 */
@@ -100,24 +104,36 @@ static void pass_on(int number)
 {
     int saved = errno;
     for (int i = 0; i < n_children; i++)
-        kill(children[i], number);
+        if (children[i] > 0) /* has not ended */
+            kill(children[i], number);
     errno = saved;
+}
+
+/* Kills this host's ranks (signal handler for SIGALRM). */
+static void kill_ranks(int number)
+{
+    (void)number;
+    pass_on(SIGKILL);
 }
 
 /* Waits until all ranks of this host have ended. Returns the exit status of the
  * first that failed, else 0. A lost rank ends the others through their
- * connections. */
-static int wait_for_ranks(void)
+ * connections. If rank 0 ends with an error, possibly before the others could
+ * connect to it, the others are killed after RANK_0_GRACE_S. */
+static int wait_for_ranks(bool has_rank_0)
 {
     int failed = 0;
     for (int i = 0; i < n_children; i++) {
         int status;
         while (waitpid(children[i], &status, 0) < 0 && errno == EINTR)
             continue;
+        children[i] = 0;
         int code =
             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         if (!failed)
             failed = code;
+        if (i == 0 && has_rank_0 && WIFEXITED(status) && code)
+            alarm(RANK_0_GRACE_S);
     }
     return failed;
 }
@@ -151,7 +167,8 @@ static lh_status start_ranks(cli *c, const hosts *h)
     static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         sigaction(passed[i], &(struct sigaction){.sa_handler = pass_on}, NULL);
-    _exit(wait_for_ranks());
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = kill_ranks}, NULL);
+    _exit(wait_for_ranks(h->begin == 0));
 }
 
 lh_status train_hosts_start(cli *c)

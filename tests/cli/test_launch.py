@@ -90,6 +90,18 @@ def hosts_start_the_ranks_of_each_host():
 
 
 @test
+def rank_0_s_error_ends_its_host_s_ranks():
+    """Another program has the port: rank 1 connects to it, but does not wait
+    until rank 0's answer times out, and so prints nothing."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        (_, err, code), = together((["--hosts", f"{NAME}:2"], SECRET | {
+            "MASTER_PORT": str(other.getsockname()[1])}))
+    check(code == 1 and err.count("longhaul: ") == 1 and "in use" in err, err)
+
+
+@test
 def wrong_launches_are_reported():
     uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
     given = SECRET | {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
