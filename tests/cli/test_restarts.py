@@ -756,7 +756,8 @@ def a_rank_is_killed_too_often():
     out, err = process.communicate(timeout=HANGS)
     check(process.returncode == 1 and out == "" and
           err.count("(restart 1 of at most 1)") == 1 and
-          "\nlonghaul: rank 1: killed by signal 9 (Killed); " in err, err)
+          "\nlonghaul: rank 1: killed by signal 9 (Killed); all restarts are "
+          "used up (--max-restarts 1); the last checkpoint is step " in err, err)
 
 
 @test

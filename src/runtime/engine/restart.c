@@ -96,6 +96,28 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
+/* Adds to the error `why` of a run that lost a rank that all its restarts are
+ * used up, and its last checkpoint, if this process knows it. */
+static void add_restarts_used_up(const lhi_job *job, lh_error *why)
+{
+    const uint32_t n = job->o.max_restarts;
+    char text[sizeof why->text], last[sizeof why->text] = "";
+    uint64_t step = 0;
+    if (n == 0 || !job->record)
+        return;
+    if (job->record->has_begun && job->model &&
+        find_own_checkpoint(job, &step, NULL) == LH_OK)
+        snprintf(last, sizeof last,
+                 step ? "; the last checkpoint is step %" PRIu64
+                        " in %.200s: continue with --resume"
+                      : "; it has no checkpoint",
+                 step, job->model->checkpoint);
+    snprintf(text, sizeof text, "%.200s", why->text);
+    lhi_fail(why, why->code,
+             "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s",
+             text, n, last);
+}
+
 /* Makes the job resume from its own checkpoints. */
 static void resume_own_checkpoint(lhi_job *job)
 {
@@ -218,7 +240,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
     bool is_loss;
     lh_error why = {0};
     lh_status status;
-    bool restarts = false;
+    bool restarts = false, needs_restart;
     do {
         for (uint32_t i = 0; i < a->n; i++) {
             free(results[i].text);
@@ -234,7 +256,8 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             /* The others cannot know it and do not join a second time. */
             is_loss = is_loss && job->n_restarts > 0;
         }
-        restarts = status != LH_OK && is_loss && !is_stopping(job, stop);
+        needs_restart = status != LH_OK && is_loss && !is_stopping(job, stop);
+        restarts = needs_restart;
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;
         if (ready != LH_OK) {
@@ -243,6 +266,8 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             return ready;
         }
     } while (restarts);
+    if (needs_restart)
+        add_restarts_used_up(job, &why);
     if (status != LH_OK && err)
         *err = why;
     return status;
