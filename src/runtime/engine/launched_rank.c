@@ -191,9 +191,9 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
         char text[sizeof s->failure->text];
         snprintf(text, sizeof text,
                  is_first_lost
-                     ? "rank 0's host is lost, which ends the run: %.300s; "
-                       "start all ranks again and resume from the checkpoints "
-                       "(--resume)"
+                     ? "the run has ended, or rank 0's host is lost: %.300s; "
+                       "if the run has not finished, start all ranks again and "
+                       "resume from the checkpoints (--resume)"
                      : "%s",
                  why.text);
         store_failure(s, restarts && !is_first_lost,

@@ -439,7 +439,9 @@ static void read_all(stream *s, uint32_t peer)
         return;
     char why[600];
     if (n == 0)
-        snprintf(why, sizeof why, "its connection to rank %u was closed",
+        snprintf(why, sizeof why,
+                 "its connection to rank %u was closed (its process has "
+                 "probably ended)",
                  s->proto.net.rank);
     else if (err.code != LH_OK)
         snprintf(why, sizeof why, "rank %u received invalid data from it: %s",
