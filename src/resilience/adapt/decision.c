@@ -265,4 +265,6 @@ void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now,
                       100 * d->gap);
     else if (d->bound_ns > 0)
         append_reason(a, "; no schedule is faster");
+    if (d->bound_ns > 0 && d->is_switch)
+        append_reason(a, " than %s", format_candidate_name(f->name));
 }
