@@ -519,6 +519,8 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(report_event(d, seen->step, &news[i], err));
     lh_monitor_active_events(d->monitor, &n_open);
+    if (n_news > 0) /* earlier iterations had other conditions */
+        d->n_current = 0;
     d->mean_ns += ((double)whole->ns - d->mean_ns) / (double)++d->n_current;
     const bool refines =
         d->calibration.pipeline && d->n_seen == REFINING_ITERATIONS;
