@@ -296,7 +296,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     const train_settings *s = c->settings;
     json_t *j = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:o, s:o, "
-        "s:f, s:b, s:o, "
+        "s:o, s:b, s:o, "
         "s:o, s:o, s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
@@ -306,13 +306,17 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         s->device == LH_TRAIN_CPU ? "real" : "deadlines", "receives",
         cli_receives_of(&s->model, v->pipeline), "coupled",
         (json_int_t)s->model.coupled, "predicted_s",
-        cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
-        "error", r->error, "interrupted", (int)r->interrupted, "iterations",
+        cli_seconds(r->predicted_ns), "median_s",
+        r->n_iterations ? cli_seconds(r->median_ns) : json_null(), "error",
+        r->n_iterations ? json_real(r->error) : json_null(), "interrupted",
+        (int)r->interrupted, "iterations",
         make_iterations_json(c, v, changes, predicted_ns, r), "switches",
         switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)),
         "restarts", train_restarts_json(r));
     if (j && s->device == LH_TRAIN_CPU) {
-        json_object_set_new(j, "mfu", json_real(r->utilisation));
+        json_object_set_new(j, "mfu",
+                            r->utilisation >= 0 ? json_real(r->utilisation)
+                                                : json_null());
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
         json_object_set_new(j, "shared_processors",
                             r->n_processors
@@ -511,8 +515,10 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, "%s, %s to %s", switched ? "; with the last schedule" : "",
                   cli_time_text(r->min_ns, a), cli_time_text(r->max_ns, b));
     else if (s->resume && !r->interrupted)
-        cli_print(c, ": the checkpoint already has --steps iterations, counted "
-                     "from the start of the first run");
+        cli_print(c,
+                  ": the checkpoint already has --steps iterations (%" PRIu32
+                  "), counted from the start of the first run",
+                  s->steps);
     cli_print(c, "\n");
     train_restarts_print(c, r);
     if (s->events && r->n_iterations)

@@ -74,7 +74,7 @@ def one_of_several_simultaneous_runs_starts():
         check(checkpoints() == ["step-00000003", "step-00000004"],
               checkpoints())
         case("what is there is whole", arguments(4, "--resume", "run"),
-             out="the checkpoint already has --steps iterations")
+             out=r"the checkpoint already has --steps iterations \(4\)")
 
 
 def stale():
