@@ -245,7 +245,7 @@ static const cli_option options[] = {
          "silent; inproc: ended by an event), restart all ranks after the last "
          "iteration, from memory or a checkpoint, at most N times "
          "(default: end the run). Results are bit-identical to those of an "
-         "undisturbed run."},
+         "undisturbed run unless microbatches of a lost host are divided."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),
