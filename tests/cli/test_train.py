@@ -319,6 +319,9 @@ else:
         "1f1b"])
     check([one["loss"] for one in again["iterations"]] == losses[6:],
           "a resumed run goes on bit for bit")
+    none = json_case("nothing to run", [*TRAIN, "--resume", "run"])
+    check(none["iterations"] == [] and [none[key] for key in (
+        "median_s", "error", "mfu")] == [None] * 3, f"no statistics: {none}")
     case("training, for people", [*TRAIN, "--validation", "0.2"],
          out=r"loss +5\.\d+ at step 1, .*validation +\d.*tokens/s")
     case("another recipe", [*TRAIN, "--resume", "run", "--seed", "3"], 1,
