@@ -30,6 +30,12 @@ static const char slow_for_a_while[] =
     "  - {from: 12, to: 40, links: ['1>2'], latency: 20}\n"
     "  - {from: 12, to: 40, device: 3, slower: x3}\n";
 
+static const char slow_at_first[] =
+    "longhaul: events/1\n"
+    "time_unit: ms\n"
+    "events:\n"
+    "  - {from: 0, to: 10, device: 3, slower: x3}\n";
+
 /* A run, its events and the notices to it. */
 typedef struct setting {
     lh_pipeline *base;
@@ -227,6 +233,26 @@ static void the_end_of_a_slowdown_is_reported(void)
     }
 }
 
+/* A device recovers just before the calibration is refined: the slow iterations
+ * do not count as an overhead of the later ones. */
+static void predicts_after_a_recovery(void)
+{
+    setting s = set_up(slow_at_first, "1f1b", 0);
+    s.real_links = true;
+    s.least_steps = 20;
+    lh_train_result *r = play(&s, "inproc");
+    CHECK(r && r->is_calibrated && r->n_iterations >= 20);
+    if (r && r->n_iterations > 0) {
+        const lh_iteration *last = &r->iterations[r->n_iterations - 1];
+        CHECK_MSG(fabs((double)last->ns / (double)last->predicted_ns - 1) <
+                      0.05,
+                  "%g ms, predicted %g", (double)last->ns / 1e6,
+                  (double)last->predicted_ns / 1e6);
+    }
+    lh_train_result_free(r);
+    tear_down(&s);
+}
+
 /* With blocking sends, the message path switches with the schedule. Copies make
  * no link look slow, and no slow one slower. */
 static void a_slow_link_is_delegated(void)
@@ -352,6 +378,7 @@ int main(void)
     RUN_VIRTUAL(the_end_of_a_slowdown_is_reported);
     RUN_VIRTUAL(a_slow_link_is_delegated);
     RUN_VIRTUAL(planned_times_are_replaced_by_measured_ones);
+    RUN_VIRTUAL(predicts_after_a_recovery);
     RUN_VIRTUAL(incompatible_options_are_rejected);
     return test_summary();
 }
