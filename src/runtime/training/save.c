@@ -306,7 +306,16 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
     LHI_TRY(
         lhi_safetensors_layout_make(train->o.model, suffixes, &w->layout, err));
     w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
-    return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
+    if (w->fd >= 0)
+        return LH_OK;
+    if (errno == ENOENT)
+        return lhi_fail(err, LH_EIO,
+                        "%s: rank 0 has created this file, but it is not on "
+                        "this host: all hosts need the same folder on a shared "
+                        "file system; no checkpoint was written, older ones "
+                        "are unchanged",
+                        w->path);
+    return fail_write(w->path, errno, err);
 }
 
 /* Syncs and closes a tensor file. Returns `status` if it is an error, else the
