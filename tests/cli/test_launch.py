@@ -98,7 +98,8 @@ def rank_0_s_error_ends_its_host_s_ranks():
         other.listen()
         (_, err, code), = together((["--hosts", f"{NAME}:2"], SECRET | {
             "MASTER_PORT": str(other.getsockname()[1])}))
-    check(code == 1 and err.count("longhaul: ") == 1 and "in use" in err, err)
+    check(code == 1 and err.count("longhaul: ") == 1 and "uses the port" in
+          err, err)
 
 
 @test
