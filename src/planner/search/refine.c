@@ -132,6 +132,7 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
         c->why = "";
         *schedule = s.schedule;
         s.schedule = NULL;
+        status = lhi_pricing_set_choice(r->job, r->mem, c, err);
     }
     lh_solution_fini(&s);
     return status;
