@@ -308,7 +308,8 @@ def exports_contain_the_time_and_state_of_the_plan():
 def network_of(plan):
     """Returns a network that contains only the links of the plan's pipeline.
     Requires a simple pipeline: no messages between sites, or one chunk per
-    device over one pair of sites. Light takes 5000 ns per km, and a bit takes 1
+    device over one pair of sites, and replicas within sites: gradients between
+    sites are messages, too. Light takes 5000 ns per km, and a bit takes 1
     ns in a slot of 1 Gb/s."""
     pipeline = plan["pipeline"]
     at = {device: site["name"] for site in pipeline["sites"]
@@ -316,7 +317,10 @@ def network_of(plan):
     far = [link for link in pipeline.get("links", [])
            if at[link["from"]] != at[link["to"]]]
     pairs = {tuple(sorted((at[link["from"]], at[link["to"]]))) for link in far}
-    if len(pairs) > 1 or (far and plan["layout"]["chunks_per_device"] > 1):
+    replicas = {tuple(part["datacenter"] for part in group["pipeline"])
+                for group in plan["layout"].get("sites", [])}
+    if len(pairs) > 1 or len(replicas) > 1 or (
+            far and plan["layout"]["chunks_per_device"] > 1):
         return None
     names = [site["name"] for site in pipeline["sites"]]
     bits, km = 1, 1
