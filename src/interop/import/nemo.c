@@ -109,7 +109,6 @@ static const lhi_config_rule rules[] = {
     {"model.teacher.", LHI_CONFIG_REFUSED, NULL,
      "longhaul does not model distillation; remove the section and "
      "model.kd_config"},
-    {"model.tokenizer.library", LHI_CONFIG_IGNORED, NULL, NULL},
     {"model.tokenizer.model", LHI_CONFIG_READ, NULL, NULL},
     {"model.tokenizer.type", LHI_CONFIG_READ, NULL, NULL},
     {"model.tokenizer.vocab_file", LHI_CONFIG_READ, NULL, NULL},
