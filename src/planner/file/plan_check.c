@@ -196,6 +196,30 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                 : LH_OK;
 }
 
+/* Checks that the plan's layout, the file's `map`, has the tensor degrees that
+ * the job fixes in each datacenter: one for all, or different ones in its
+ * sites. */
+static lh_status check_site_tensors(const lhi_doc *doc, const lh_plan *p,
+                                    const lhi_node *map, lh_error *err)
+{
+    const lh_layout *has = &p->best.layout, *want = &p->job->layout;
+    const lh_layout *differs = want->site_tensors  ? want
+                               : has->site_tensors ? has
+                                                   : NULL;
+    const lh_site_group *group = differs ? &differs->sites->groups[0] : NULL;
+    const lhi_node *sites = lhi_node_find(map, "sites");
+    for (uint32_t i = 0; group && i < group->n_parts; i++) {
+        const uint32_t dc = group->parts[i].datacenter;
+        const uint32_t degree = lh_layout_site_tensor(want, dc); /* 0: open */
+        if (degree && lh_layout_site_tensor(has, dc) != degree)
+            return lhi_doc_fail(doc, sites ? sites : map, err, LH_EINPUT,
+                                "the job's layout has tensor %" PRIu32
+                                " in datacenter %s",
+                                degree, p->job->datacenters[dc].name);
+    }
+    return LH_OK;
+}
+
 /* Checks that the plan's layout has the degrees that the job fixes. */
 static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
@@ -221,18 +245,7 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
                                 "is %" PRIu32 ", but the job's layout.%s is "
                                 "%" PRIu32,
                                 rows[i].has, rows[i].key, rows[i].want);
-    const lh_site_group *group =
-        want->site_tensors ? &want->sites->groups[0] : NULL;
-    for (uint32_t i = 0; group && i < group->n_parts; i++) {
-        const uint32_t dc = group->parts[i].datacenter;
-        if (lh_layout_site_tensor(has, dc) != want->site_tensors[dc])
-            return lhi_doc_fail(
-                doc, lhi_node_find(map, "sites"), err, LH_EINPUT,
-                "the job's layout.sites has tensor %" PRIu32
-                " in datacenter %s",
-                want->site_tensors[dc], p->job->datacenters[dc].name);
-    }
-    return LH_OK;
+    return check_site_tensors(doc, p, map, err);
 }
 
 /* Checks that the plan's replica groups have the microbatch sizes that the job
