@@ -8,6 +8,7 @@
 #include "planner/search/unequal_bound.h"
 
 #include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/size.h>
 #include <string.h>
 
 /* A small model on one node of four GPUs and, over a fast link, four nodes of
@@ -212,8 +213,24 @@ static void the_request_is_refused_where_it_has_no_effect(void)
     }
 }
 
+/* A size keeps the request only with both datacenters. */
+static void sizes_with_one_datacenter_have_one_degree(void)
+{
+    static const uint32_t nodes[][2] = {{1, 0}, {1, 3}};
+    lh_job *job = job_of("{tensor: per-datacenter, " FIXED "}");
+    for (int i = 0; i < 2; i++) {
+        lh_job *sized = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_size_job(job, nodes[i], &sized, &err), err);
+        CHECK(sized && sized->layout.tensor_per_site == (i == 1));
+        lh_job_free(sized);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(sizes_with_one_datacenter_have_one_degree);
     RUN(the_request_is_refused_where_it_has_no_effect);
     RUN(stages_are_those_of_their_degree);
     RUN(search_equals_brute_force);

@@ -138,7 +138,8 @@ LH_API lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
 LH_API void lh_size_result_free(lh_size_result *result);
 
 /* Builds the job with nodes[i] nodes in datacenter i; datacenters without nodes
- * are left out. Release *out with lh_job_free(). */
+ * are left out, and the request for different tensor degrees if the remaining
+ * ones do not differ. Release *out with lh_job_free(). */
 LH_API lh_status lh_size_job(const lh_job *job, const uint32_t *nodes,
                              lh_job **out, lh_error *err);
 

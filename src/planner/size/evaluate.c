@@ -94,6 +94,7 @@ lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
     char *text;
     size_t len;
     lh_job sized = *job;
+    const lh_plan_options usual = {.size = sizeof usual};
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
@@ -102,6 +103,11 @@ lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
         status = select_profile(job, nodes, mem, &sized, err);
     if (status == LH_OK && sized.n_nodes == 0)
         status = lhi_fail(err, LH_EINVAL, "a size without nodes");
+    /* A size may have one datacenter, or datacenters that do not differ: then
+     * there is one tensor degree. */
+    if (status == LH_OK && lhi_site_tensors_are_searched(job, &usual))
+        sized.layout.tensor_per_site =
+            lhi_site_tensors_are_searched(&sized, &usual);
     if (status == LH_OK)
         status = lh_job_format(&sized, &text, &len, err);
     if (status == LH_OK) {
