@@ -18,7 +18,7 @@
 
 enum {
     MAX_SAME_DEGREES = 2, /* estimates with the same degrees */
-    MAX_MICRO_BATCH = 4,
+    MAX_SIZES = 3,        /* microbatch sizes: 1, 2, 4, or the job's */
     MAX_TIMES = 64 /* datacenters and tensor degrees, with one context degree */
 };
 
@@ -26,13 +26,14 @@ enum {
  * without messages. */
 typedef struct degree_times {
     uint32_t datacenter, tensor, context;
-    uint32_t ranks;              /* pipeline ranks that fit */
-    int64_t ns[MAX_MICRO_BATCH]; /* [micro_batch - 1]; powers of two */
+    uint32_t ranks;        /* pipeline ranks that fit */
+    int64_t ns[MAX_SIZES]; /* by tensor_search.micro_batches */
 } degree_times;
 
 /* A pipeline over datacenters, in the order of its parts. */
 typedef struct site_pipeline {
     uint32_t context, data, micro_batch;
+    uint32_t size; /* index of micro_batch in tensor_search.micro_batches */
     uint32_t n_parts;
     uint32_t datacenter[LHI_UNEQUAL_MAX_SITES], stages[LHI_UNEQUAL_MAX_SITES];
     uint32_t tensors[LHI_UNEQUAL_MAX_SITES]; /* per datacenter; 0: unused */
@@ -45,6 +46,7 @@ typedef struct site_pipeline {
 /* Search state. */
 typedef struct tensor_search {
     const lh_job *job;
+    uint32_t micro_batches[MAX_SIZES], n_sizes;
     degree_times *times;
     uint32_t n_times;
     site_pipeline best[LHI_MAX_FIXED_LAYOUTS]; /* least times first */
@@ -174,8 +176,7 @@ static void add_parts(tensor_search *s, const site_pipeline *p)
             continue;
         longer.datacenter[longer.n_parts] = t->datacenter;
         longer.stages[longer.n_parts] = stages;
-        longer.model_ns[longer.n_parts] =
-            fmax((double)t->ns[p->micro_batch - 1], 1);
+        longer.model_ns[longer.n_parts] = fmax((double)t->ns[p->size], 1);
         longer.stages_per_ns += stages / longer.model_ns[longer.n_parts++];
         longer.tensors[t->datacenter] = t->tensor;
         finish_pipeline(s, &longer);
@@ -195,13 +196,13 @@ static void list_pipelines(tensor_search *s, uint32_t context)
 {
     const lh_layout *want = &s->job->layout;
     const uint32_t batch = s->job->training.global_batch;
-    for (uint32_t mb = 1; mb <= MAX_MICRO_BATCH; mb *= 2)
+    for (uint32_t i = 0; i < s->n_sizes; i++)
         for (uint32_t data = 1; data <= batch && data <= s->job->n_gpus;
              data++) {
+            const uint32_t mb = s->micro_batches[i];
             const site_pipeline empty = {
-                .context = context, .data = data, .micro_batch = mb};
+                .context = context, .data = data, .micro_batch = mb, .size = i};
             if (is_allowed(data, want->data) &&
-                is_allowed(mb, want->micro_batch) &&
                 batch % ((uint64_t)data * mb) == 0 &&
                 batch / (data * mb) <= LHI_MOST_MICROBATCHES)
                 add_parts(s, &empty);
@@ -237,11 +238,11 @@ static lh_status add_times(tensor_search *s, lhi_bound_inputs *inputs,
                         s->job->datacenters[datacenter].gpus /
                             (tensor * context),
                         {0}};
-    for (uint32_t mb = 1; mb <= MAX_MICRO_BATCH; mb *= 2) {
+    for (uint32_t i = 0; i < s->n_sizes; i++) {
         lh_error why = {0};
-        config.layout.micro_batch = mb;
+        config.layout.micro_batch = s->micro_batches[i];
         const lh_status status = lhi_bound_inputs_compute_passes(
-            inputs, &config, datacenter, &t->ns[mb - 1], &why);
+            inputs, &config, datacenter, &t->ns[i], &why);
         if (lhi_layout_is_infeasible(status))
             return LH_OK;
         if (status != LH_OK && err)
@@ -250,6 +251,15 @@ static lh_status add_times(tensor_search *s, lhi_bound_inputs *inputs,
     }
     s->n_times++;
     return LH_OK;
+}
+
+/* Lists the microbatch sizes: the one that the job fixes, or 1, 2 and 4. */
+static void list_micro_batches(tensor_search *s)
+{
+    const uint32_t want = s->job->layout.micro_batch;
+    s->n_sizes = want ? 1 : MAX_SIZES;
+    for (uint32_t i = 0; i < s->n_sizes; i++)
+        s->micro_batches[i] = want ? want : UINT32_C(1) << i;
 }
 
 /* Lists the pass times of all datacenters and degrees with one context
@@ -285,6 +295,7 @@ static lh_status list_best(tensor_search *s, lhi_arena *mem, lh_error *err)
 {
     lhi_space space = {0};
     lhi_bound_inputs *inputs = NULL;
+    list_micro_batches(s);
     s->times = LHI_NEW(mem, degree_times, MAX_TIMES);
     lh_status status = s->times ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
