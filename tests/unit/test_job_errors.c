@@ -139,6 +139,11 @@ static void bad_training_is_refused(void)
            "imbalance: llama3-8b has no experts");
     refuse(WITH("{global_batch: 8, sequence: 16, expert_capacity: 1}"),
            "expert_capacity: llama3-8b has no experts");
+    refuse(
+        "longhaul: job/1\nmodel: mixtral-8x7b\n"
+        "training: {global_batch: 8, sequence: 16, expert_capacity: 0.8}\n" TWO
+            LINK,
+        "expert_capacity: 0.8 is out of range; from 1 to");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"
            "training: {global_batch: 8, sequence: 16, balance_bias: 0.1}\n" TWO
                LINK,

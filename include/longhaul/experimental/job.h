@@ -93,7 +93,7 @@ typedef struct lh_training {
     bool balance_loss_given, balance_bias_given;
     double balance_loss, balance_bias;
     /* Expert capacity factor, relative to an even distribution of the choices;
-     * 0: unlimited. */
+     * >= 1; 0: unlimited. */
     double expert_capacity;
     /* Rows that the experts of the hottest rank process, relative to the mean
      * over the ranks that share a layer's experts; >= 1, default 1. */

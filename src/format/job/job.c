@@ -218,8 +218,8 @@ static lh_status read_balance(lhi_job_reader *r, const lhi_node *map,
     bool given;
     LHI_TRY(read_expert_number(r, map, "balance_loss", 0, 1e6, lacks,
                                &t->balance_loss_given, &t->balance_loss, err));
-    LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
-                               &given, &t->expert_capacity, err));
+    LHI_TRY(read_expert_number(r, map, "expert_capacity", 1, 1e6, lacks, &given,
+                               &t->expert_capacity, err));
     t->imbalance = 1;
     LHI_TRY(read_expert_number(r, map, "imbalance", 1, 1e6, lacks, &given,
                                &t->imbalance, err));
