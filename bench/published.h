@@ -74,6 +74,10 @@ bool published_by_user(const published *run);
 /* FNV-1a hash (64 bits) of a text, which decides the half of a run. */
 uint64_t published_hash(const char *text);
 
+/* Checks whether run i of n is held out: its hash is in the larger half. */
+bool published_is_in_larger_half(const uint64_t *hashes, uint32_t n,
+                                 uint32_t i);
+
 /* Writes the job as text; `lifted`: with more memory than any run needs. */
 void published_job(const published *run, const fitted *by, bool lifted,
                    char text[JOB_TEXT]);

@@ -246,6 +246,15 @@ uint64_t published_hash(const char *text)
     return h;
 }
 
+bool published_is_in_larger_half(const uint64_t *hashes, uint32_t n, uint32_t i)
+{
+    uint32_t smaller = 0;
+
+    for (uint32_t k = 0; k < n; k++)
+        smaller += hashes[k] < hashes[i];
+    return smaller >= n / 2;
+}
+
 /* Returns a row's hash without its measurement: source, system and
  * layout. */
 static uint64_t hash_run(const published *run)
@@ -262,12 +271,12 @@ static uint64_t hash_run(const published *run)
 /* Holds out the half of the users' runs with the larger hashes. */
 static void hold_out_half(published *runs, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t smaller = 0;
+    uint64_t hashes[MAX_PUBLISHED] = {0};
 
-        for (uint32_t k = 0; k < n; k++)
-            smaller += hash_run(&runs[k]) < hash_run(&runs[i]);
-        runs[i].held_out = smaller >= n / 2;
+    for (uint32_t i = 0; i < n; i++)
+        hashes[i] = hash_run(&runs[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        runs[i].held_out = published_is_in_larger_half(hashes, n, i);
         runs[i].by_hash = true;
     }
 }

@@ -227,14 +227,12 @@ static void read_run(const table *t, uint32_t row, titan_run *run)
 /* Holds out the half of the runs with the larger hashes. */
 static void decide_halves(titan_set *set)
 {
-    for (uint32_t i = 0; i < set->n; i++) {
-        uint64_t h = published_hash(set->runs[i].identity);
-        uint32_t rank = 0;
+    uint64_t hashes[MAX_TITAN] = {0};
 
-        for (uint32_t k = 0; k < set->n; k++)
-            rank += published_hash(set->runs[k].identity) < h;
-        set->runs[i].held_out = rank >= set->n / 2;
-    }
+    for (uint32_t i = 0; i < set->n; i++)
+        hashes[i] = published_hash(set->runs[i].identity);
+    for (uint32_t i = 0; i < set->n; i++)
+        set->runs[i].held_out = published_is_in_larger_half(hashes, set->n, i);
 }
 
 static bool read_all(const char *folder, titan_set *set)
