@@ -358,8 +358,9 @@ for text, why in ((MODES % 20, "no mode of the transceiver 'Voyager' reaches"),
     bad = run("optical", "bad.yaml")
     check(bad.returncode != 0 and bad.stdout == "" and why in bad.stderr and
           bad.stderr.count("\n") == 1, f"{why}: {bad.stderr}")
-network, equipment = ((GNPY / f"{n}.json").read_text()
-                      for n in ("network", "equipment"))
+network, equipment, impairments = (
+    (GNPY / f"{n}.json").read_text()
+    for n in ("network", "equipment", "impairments"))
 for file, change, why in (
         (network, ('"gain_target"', '"gain"'), "'gain_target' is missing"),
         (network, ('"tilt_target": 0', '"tilt_target": 1'),
@@ -371,6 +372,8 @@ for file, change, why in (
         (network, ('Quimper", "to_node": "roadm Brest_KLA"',
                    'Quimper", "to_node": "roadm Lannion_CAS"'),
          "; add one to the network before GNPy's design (--save-network)"),
+        (impairments, ('"impairment_id": 0', '"impairment_id": 3'),
+         "impairment_id: only the first profile"),
         (network, ('"std_low_gain"', '"other"'), "'other'"),
         (network, ('"to_node": "roadm', '"to_node": "no roadm'), "no element"),
         (equipment, ('"fixed_gain"', '"dual_stage"'), "'dual_stage'"),
