@@ -372,6 +372,13 @@ for file, change, why in (
         (network, ('Quimper", "to_node": "roadm Brest_KLA"',
                    'Quimper", "to_node": "roadm Lannion_CAS"'),
          "; add one to the network before GNPy's design (--save-network)"),
+        (network, ('"target_pch_out_db": -20, "per_degree_pch_out_db": '
+                   '{"east edfa in Lannion_CAS to Corlay": -20, ',
+                   '"target_psd_out_mWperGHz": 3e-4, "per_degree_pch_out_db": {'),
+         "has no target_pch_out_db towards 'east edfa in Lannion_CAS to Corlay'"),
+        (network, ('"per_degree_pch_out_db": {"east edfa in Lannion',
+                   '"per_degree_psd_out_mWperGHz": {"east edfa in Lannion'),
+         "has no target_pch_out_db towards 'east edfa in Lannion_CAS to Corlay'"),
         (impairments, ('"impairment_id": 0', '"impairment_id": 3'),
          "impairment_id: only the first profile"),
         (network, ('"std_low_gain"', '"other"'), "'other'"),

@@ -412,24 +412,43 @@ static lh_status pass_element(reader *r, const element *e, line *l,
                         e->type);
 }
 
+/* Checks whether an optional map (NULL: absent) has a key that is not null. */
+static bool has_value(const lhi_node *map, const char *key)
+{
+    const lhi_node *node = map ? lhi_node_find(map, key) : NULL;
+    return node && !lhi_node_is_null(node);
+}
+
 /* Reads the power per channel, in dBm, that a ROADM (optical switch) sends
- * towards element `next`: by direction, by ROADM or from the equipment. */
+ * towards element `next`: by direction, by ROADM or from the equipment.
+ * LH_EINPUT: it has none, or a power per bandwidth in its place. */
 static lh_status read_power(const reader *r, const element *roadm,
                             const element *next, double *dbm)
 {
     const lhi_node *type, *params = lhi_node_find(roadm->map, "params");
     const lhi_node *degrees =
         params ? lhi_node_find(params, "per_degree_pch_out_db") : NULL;
+    static const char *const own[] = {"target_psd_out_mWperGHz",
+                                      "target_out_mWperSlotWidth"};
+    static const char *const by_degree[] = {
+        "per_degree_psd_out_mWperGHz", "per_degree_psd_out_mWperSlotWidth"};
     *dbm = NAN;
     LHI_TRY(find_equipment(r, "Roadm", get_text(roadm->map, "type_variety"),
                            roadm->map, &type));
     LHI_TRY(get_number(r, r->eqpt, type, "target_pch_out_db", dbm));
+    for (int i = 0; i < 2; i++)
+        if (has_value(params, own[i]))
+            *dbm = NAN; /* replaces the equipment's */
     LHI_TRY(get_number(r, r->net, params, "target_pch_out_db", dbm));
     LHI_TRY(get_number(r, r->net, degrees, next->uid, dbm));
+    for (int i = 0; params && i < 2; i++)
+        if (has_value(lhi_node_find(params, by_degree[i]), next->uid))
+            *dbm = NAN;
     if (isnan(*dbm))
         return lhi_doc_fail(r->net, roadm->map, r->err, LH_EINPUT,
-                            "has no target_pch_out_db, and other targets are "
-                            "not modelled");
+                            "has no target_pch_out_db towards '%.60s', and "
+                            "other targets are not modelled",
+                            next->uid);
     return LH_OK;
 }
 
