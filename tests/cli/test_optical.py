@@ -372,6 +372,7 @@ for file, change, why in (
         (network, ('Quimper", "to_node": "roadm Brest_KLA"',
                    'Quimper", "to_node": "roadm Lannion_CAS"'),
          "; add one to the network before GNPy's design (--save-network)"),
+        (network, ('"con_in": 0', '"con_in": -60'), "has only noise after"),
         (network, ('"target_pch_out_db": -20, "per_degree_pch_out_db": '
                    '{"east edfa in Lannion_CAS to Corlay": -20, ',
                    '"target_psd_out_mWperGHz": 3e-4, "per_degree_pch_out_db": {'),

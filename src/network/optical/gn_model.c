@@ -215,7 +215,8 @@ static void compute_gains(const lhi_gn_comb *comb, const lhi_gn_amplifier *a,
     double got = try_change(comb, signal, p, gains, change);
     double side = gain_db < got ? -range : range;
     double beside = try_change(comb, signal, p, gains, change + side);
-    if (fabs(gain_db - got) > 1e-11)
+    /* Without dynamic tilt a change has no effect. */
+    if (fabs(gain_db - got) > 1e-11 && fabs(beside - got) > 0)
         change += (gain_db - got) * side / (beside - got);
     for (uint32_t i = 0; i < n; i++)
         gains[i] += p->tilt[i] * change;

@@ -562,6 +562,20 @@ static lh_status check_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if a channel has no signal or no finite power after
+ * element `e`: the model does not hold there. */
+static lh_status check_signal(const reader *r, const element *e,
+                              const lhi_gn_signal *signal)
+{
+    for (uint32_t i = 0; i < r->out->gn->comb.n_channels; i++)
+        if (!(signal->share[i] > 0 && signal->power_w[i] < INFINITY))
+            return lhi_doc_fail(r->net, e->map, r->err, LH_EINPUT,
+                                "a channel has only noise after this element, "
+                                "because a power, gain or loss is out of "
+                                "range");
+    return LH_OK;
+}
+
 /* Reads one line: follows the elements (fibres, amplifiers, losses) from the
  * ROADM (optical switch) `from` and its neighbour `next` to the next ROADM, and
  * appends the line to r->lines. `signal` is scratch: the channels' powers and
@@ -584,6 +598,7 @@ static lh_status follow_line(reader *r, const element *from,
     }
     while (next->node == LH_NONE) {
         LHI_TRY(pass_element(r, next, l, signal));
+        LHI_TRY(check_signal(r, next, signal));
         if (next->n_next != 1 || ++passed > r->n_elements)
             return lhi_doc_fail(r->net, next->map, r->err, LH_EINPUT,
                                 "'%.60s' leads to %" PRIu32 " elements; a line "
