@@ -90,8 +90,19 @@ static bool parse_fec(const char *text, double *out)
 const char *const packets_balancings[] = {"ecmp", "spray", NULL};
 const char *const packets_recoveries[] = {"selective-repeat", "go-back-n",
                                           NULL};
-static const char *const controls[] = {"none", "dcqcn", "delay", NULL};
 const char *const packets_flow_controls[] = {"none", "pfc", NULL};
+
+/* Parses a congestion control's name into *out; false: there is none of that
+ * name. */
+static bool parse_control(const char *text, double *out)
+{
+    for (int i = 0; i < LH_N_CONTROLS; i++)
+        if (strcmp(text, lh_packet_control_name((lh_packet_control)i)) == 0) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
 
 /* Parses a traffic's name into *out; false: there is none of that name. */
 static bool parse_traffic(const char *text, double *out)
@@ -138,7 +149,7 @@ static bool parse_value(packets_axis a, const char *text, double *out)
     case PACKETS_FEC:
         return parse_fec(text, out);
     case PACKETS_CONTROL:
-        return parse_word(text, controls, out);
+        return parse_control(text, out);
     case PACKETS_FLOW_CONTROL:
         return parse_word(text, packets_flow_controls, out);
     default:
