@@ -3,6 +3,7 @@
 """Compares blocking and speed of SP-FF and KSP-FF with Optical RL-Gym, in one run.
 
     git clone https://github.com/carlosnatalino/optical-rl-gym
+    git -C optical-rl-gym checkout 20b0be1e    # of 2024-04-02
     pip install gymnasium networkx numpy
     bench/peer_rmsa.py CHECKOUT BENCH_RMSA NSFNET.yaml [--runs 4] [--requests 10000]
 
