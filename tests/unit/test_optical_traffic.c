@@ -482,6 +482,21 @@ static void refusals(void)
     for (int i = 0; i < 7; i++)
         CHECK_INT(lh_traffic_run(t, &bad[i], 1, 0, 10, &r, &err), LH_EINVAL);
     lh_topology_free(t);
+    /* The lines of a network of GNPy have their own noise. */
+    static const char lines[] =
+        "gnpy: {network: network.json, equipment: equipment.json}\n";
+    lh_topology *gnpy = NULL;
+    CHECK_OK(lhi_topology_parse(lines, sizeof lines - 1,
+                                TEST_DATA "/optical/gnpy/t.yaml", &gnpy, &err),
+             err);
+    if (!gnpy)
+        return;
+    lh_traffic by_load = good;
+    by_load.gbps_min = by_load.gbps_max = 5;
+    by_load.by_gsnr = true;
+    CHECK_INT(lh_traffic_run(gnpy, &by_load, 1, 0, 10, &r, &err), LH_EINVAL);
+    CHECK(strstr(err.text, "standard fibre") != NULL);
+    lh_topology_free(gnpy);
 }
 
 int main(void)

@@ -275,7 +275,7 @@ typedef struct lh_traffic {
     bool adaptive;        /* rate per slot by length; else 75 Gb/s */
     /* In place of `adaptive`: rate per slot by the GSNR under the current load.
      * A request is refused if it or a circuit in use would have too little.
-     * Needs rates. */
+     * Needs rates, and a topology without the lines of a GNPy network. */
     bool by_gsnr;
 } lh_traffic;
 

@@ -29,6 +29,10 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
     if (t->by_gsnr && (t->adaptive || !by_rate))
         return lhi_fail(err, LH_EINVAL,
                         "by_gsnr needs rates, and excludes adaptive");
+    if (t->by_gsnr && topology->gn)
+        return lhi_fail(err, LH_EINVAL,
+                        "by_gsnr assumes lines of standard fibre, but the "
+                        "topology has the lines of a GNPy network");
     if (by_rate && (t->gbps_min < 1 || t->gbps_min > t->gbps_max ||
                     t->gbps_max > LHI_MAX_BACKGROUND_GBPS))
         return lhi_fail(err, LH_EINVAL, "rates out of range");
