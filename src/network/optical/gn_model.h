@@ -50,8 +50,8 @@ typedef struct lhi_gn_amplifier {
     double gain_db, in_voa_db, out_voa_db;
     double gain_min_db, gain_max_db, power_max_dbm;
     double nf1_db, nf2_db, stage_loss_db; /* nf2_db -INFINITY: one stage */
-    double
-        tilt_db; /* of the gain over wavelength, from the band's begin to end */
+    /* Of the gain over wavelength, from the band's begin to its end. */
+    double tilt_db;
     const lhi_gn_profile *profile; /* NULL: all channels are alike, no tilt */
 } lhi_gn_amplifier;
 

@@ -83,9 +83,7 @@ static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
         *reaches = lhi_adaptive_reaches;
         *n = LHI_N_ADAPTIVE;
         *by_load = which == 1;
-        if (!*by_load)
-            return LH_OK;
-        if (r->s->topology->gn)
+        if (*by_load && r->s->topology->gn)
             return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                                 "assumes lines of standard fibre, but the "
                                 "topology has the lines of a GNPy network; "
@@ -535,8 +533,8 @@ static lh_status read_scenario(lhi_keys_reader *r, const lhi_node *map)
 /* The kinds of schedules with which jobs run. */
 typedef struct schedule_kinds {
     bool has_1f1b; /* a chain with the built-in 1F1B */
-    bool
-        has_method; /* of a method, a plan or a pipeline: may have separate W */
+    /* Of a method, a plan or a pipeline: may have separate W. */
+    bool has_method;
 } schedule_kinds;
 
 /* Adds the kind of schedule that `job` has under `policy`, or under its own. */
@@ -566,7 +564,8 @@ static lh_status check_effect(lhi_keys_reader *r, const lhi_node *map,
                         schedule);
 }
 
-static const char only_1f1b[] = "the schedule 1f1b";
+static const char only_1f1b[] =
+    "the schedule 1f1b of jobs without a plan or pipeline";
 static const char only_methods[] = "schedules other than gpipe and 1f1b";
 
 /* Checks the options of a policy in `map` that apply to some schedules only,
