@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_ELEMENTS = 65536,
-    MAX_MODES = 1000,
-};
+enum { MAX_ELEMENTS = 65536 };
 
 /* Width of a slot. */
 #define SLOT_HZ 12.5e9
@@ -452,80 +449,6 @@ static lh_status read_power(const reader *r, const element *roadm,
     return LH_OK;
 }
 
-/* Returns the first path profile of this kind (such as "roadm-add-path") in a
- * ROADM's equipment; NULL: there is none. */
-static const lhi_node *find_profile(const lhi_node *type, const char *kind)
-{
-    const lhi_node *list = lhi_node_find(type, "roadm-path-impairments");
-    for (const lhi_node *n = list ? list->first : NULL; n; n = n->next)
-        if (lhi_node_find(n, kind))
-            return n;
-    return NULL;
-}
-
-/* Checks whether the path profile with this id is in a ROADM's equipment, and
- * is the first one of its kind. */
-static bool is_first_profile(const lhi_node *type, const char *id)
-{
-    static const char *const kinds[] = {"roadm-add-path", "roadm-drop-path",
-                                        "roadm-express-path"};
-    const lhi_node *list = lhi_node_find(type, "roadm-path-impairments");
-    const lhi_node *n = list ? list->first : NULL;
-    while (n && strcmp(get_text(n, "roadm-path-impairments-id"), id) != 0)
-        n = n->next;
-    for (size_t i = 0; n && i < sizeof kinds / sizeof *kinds; i++)
-        if (lhi_node_find(n, kinds[i]) && find_profile(type, kinds[i]) != n)
-            return false;
-    return n;
-}
-
-/* Fails with LH_EINPUT if a ROADM has a path with another profile than the
- * first one of its kind. */
-static lh_status check_profiles(const reader *r, const element *roadm,
-                                const lhi_node *type)
-{
-    const lhi_node *params = lhi_node_find(roadm->map, "params"), *id;
-    const lhi_node *list =
-        params ? lhi_node_find(params, "per_degree_impairments") : NULL;
-    for (const lhi_node *n = list ? list->first : NULL; n; n = n->next) {
-        LHI_TRY(lhi_node_require(r->net, n, "impairment_id", &id, r->err));
-        if (!lhi_node_is_null(id) &&
-            !is_first_profile(type, get_text(n, "impairment_id")))
-            return lhi_doc_fail(r->net, id, r->err, LH_EINPUT,
-                                "only the first profile of each kind of path "
-                                "in roadm-path-impairments is modelled");
-    }
-    return LH_OK;
-}
-
-/* Finds in a ROADM's equipment the entry for all channels of its first path
- * profile of this kind; NULL: it has no such profile. LH_EINPUT: no entry of
- * the profile covers the channels. */
-static lh_status find_path_entry(const reader *r, const lhi_node *type,
-                                 const char *kind, const lhi_node **out)
-{
-    const lhi_node *profile = find_profile(type, kind), *range;
-    const lhi_gn_comb *comb = &r->out->gn->comb;
-    double last = comb->first_hz + (comb->n_channels - 1) * comb->spacing_hz;
-    *out = NULL;
-    if (!profile)
-        return LH_OK;
-    const lhi_node *entries = lhi_node_find(profile, kind);
-    for (const lhi_node *e = entries->first; e; e = e->next) {
-        double low = 0, high = 0;
-        LHI_TRY(
-            lhi_node_require(r->eqpt, e, "frequency-range", &range, r->err));
-        LHI_TRY(need_number(r, r->eqpt, range, "lower-frequency", &low));
-        LHI_TRY(need_number(r, r->eqpt, range, "upper-frequency", &high));
-        if (low <= comb->first_hz && high >= last) {
-            *out = e;
-            return LH_OK;
-        }
-    }
-    return lhi_doc_fail(r->eqpt, entries, r->err, LH_EINPUT,
-                        "no entry covers the frequencies of all channels (SI)");
-}
-
 /* Returns the weakest channel's power, in dBm. */
 static double get_least_dbm(const reader *r, const lhi_gn_signal *signal)
 {
@@ -545,7 +468,8 @@ static lh_status check_power(const reader *r, const element *roadm,
     double dbm, loss = 0, least = get_least_dbm(r, signal);
     LHI_TRY(find_equipment(r, "Roadm", get_text(roadm->map, "type_variety"),
                            roadm->map, &type));
-    LHI_TRY(find_path_entry(r, type, "roadm-express-path", &express));
+    LHI_TRY(lhi_gnpy_find_path_entry(r->eqpt, type, "roadm-express-path",
+                                     &r->out->gn->comb, &express, r->err));
     LHI_TRY(get_number(r, r->eqpt, express, "roadm-maxloss", &loss));
     for (uint32_t i = 0; i < roadm->n_next; i++) {
         const element *next = &r->elements[r->targets[roadm->first + i]];
@@ -731,7 +655,8 @@ static lh_status read_path_osnr(const reader *r, const lhi_node *type,
 {
     const lhi_node *entry;
     double both = INFINITY;
-    LHI_TRY(find_path_entry(r, type, kind, &entry));
+    LHI_TRY(lhi_gnpy_find_path_entry(r->eqpt, type, kind, &r->out->gn->comb,
+                                     &entry, r->err));
     if (entry)
         return get_number(r, r->eqpt, entry, "roadm-osnr", osnr);
     LHI_TRY(get_number(r, r->eqpt, type, "add_drop_osnr", &both));
@@ -756,10 +681,11 @@ static lh_status read_add_drop(reader *r)
         add[e->node] = drop[e->node] = INFINITY;
         LHI_TRY(find_equipment(r, "Roadm", get_text(e->map, "type_variety"),
                                e->map, &type));
-        LHI_TRY(check_profiles(r, e, type));
+        LHI_TRY(lhi_gnpy_check_profiles(r->net, e->map, type, r->err));
         LHI_TRY(read_path_osnr(r, type, "roadm-add-path", &add[e->node]));
         LHI_TRY(read_path_osnr(r, type, "roadm-drop-path", &drop[e->node]));
-        LHI_TRY(find_path_entry(r, type, "roadm-express-path", &express));
+        LHI_TRY(lhi_gnpy_find_path_entry(r->eqpt, type, "roadm-express-path",
+                                         &r->out->gn->comb, &express, r->err));
         const lhi_node *osnr =
             express ? lhi_node_find(express, "roadm-osnr") : NULL;
         if (osnr && !lhi_node_is_null(osnr))

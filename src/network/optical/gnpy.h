@@ -57,6 +57,18 @@ lh_status lhi_gn_profile_read(const char *path, bool advanced,
                               double band_hz[2], lhi_gn_profile *out,
                               lh_error *err);
 
+/* Checks the path profiles that a ROADM in the network file names
+ * (per_degree_impairments), given its equipment `type`. LH_EINPUT: one is not
+ * the first one of its kind; such profiles are not modelled. */
+lh_status lhi_gnpy_check_profiles(const lhi_doc *net, const lhi_node *roadm,
+                                  const lhi_node *type, lh_error *err);
+/* Finds in a ROADM's equipment `type` the entry for all channels of its first
+ * path profile of this kind (such as "roadm-add-path"); NULL: it has no such
+ * profile. LH_EINPUT: no entry of the profile covers the channels. */
+lh_status lhi_gnpy_find_path_entry(const lhi_doc *eqpt, const lhi_node *type,
+                                   const char *kind, const lhi_gn_comb *comb,
+                                   const lhi_node **out, lh_error *err);
+
 /* GSNR of a path in 12.5 GHz, in dB. */
 typedef struct lhi_gsnr {
     double least_db, mean_db; /* over the channels */
