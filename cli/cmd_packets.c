@@ -124,9 +124,8 @@ static const cli_option options[] = {
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, switch_share),
      .arg = "NUMBER",
-     .help = "Limit of a queue's length, with pfc of an incoming link's "
-             "packets, as a multiple of the switch's free memory (default: "
-             "1)."},
+     .help = "Limit of a queue's length (pfc: of the packets from one incoming "
+             "link) as a multiple of the switch's free memory (default: 1)."},
     {.name = "queue-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, queue_kib),
@@ -338,9 +337,9 @@ static void print_text(cli *c, const packets_grid *g,
     cli_print(c,
               "\nSimulated packet by packet, %" PRIu32
               " seed%s. \"time\": until all messages have arrived, mean over "
-              "the seeds; \"formula\": a %s by the closed form of the plans, "
-              "against the mean %s.\n",
-              set->seeds, set->seeds == 1 ? "" : "s", what, what);
+              "the seeds; \"formula\": the plans' closed form for a %s "
+              "(modelled), relative to the simulated mean.\n",
+              set->seeds, set->seeds == 1 ? "" : "s", what);
     print_omitted(c, g, links, results);
 }
 
