@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes ScaleAcross Explorer's figures (2026) for 100,000 GPUs with short
  * sequences. Losses, load balancing and congestion control (figures 18, 20 and
- * 21) delay messages by what simulated packets take longer than a message alone
- * on its share of the link. */
+ * 21) add a delay to messages: the simulated time of their packets minus the
+ * time of a message alone on its share of the link. */
 #include "scaleacross.h"
 
 #include <longhaul.h>
@@ -31,9 +31,9 @@ typedef struct setting {
     bool has_paths; /* one for each 400 Gb/s; else one with the whole rate */
 } setting;
 
-/* Returns by how much longer, in us, than on an idle share of the link the
- * packets of a message take: until those of the slowest of its 128 GPUs have
- * arrived, mean over the seeds. */
+/* Returns the excess, in us, of a message's simulated time over its time on an
+ * idle share of the link. The simulated time lasts until the packets of the
+ * slowest of its 128 GPUs have arrived; mean over the seeds. */
 static double packet_delay_us(const setting *s)
 {
     double line = SENDERS * interface_bytes_per_s;

@@ -76,10 +76,11 @@ static double add_contention(double gather, double used, bool shared)
     return gather > 0 && shared ? gather + used : gather;
 }
 
-/* Returns the duration of `compute` ns of computation beside `sent` ns of
- * data-parallel communication. Their kernels share the GPU while both run.
- * Callers take the maximum of the result and `sent`, so the communication may
- * be the longer one. A given efficiency of passes includes this contention. */
+/* Returns the duration of `compute` ns of computation concurrent with `sent`
+ * ns of data-parallel communication. Their kernels share the GPU while both
+ * run. Callers take the maximum of the result and `sent`, so the communication
+ * may be the longer one. A given efficiency of passes includes this contention.
+ */
 static double slow_computation(const lhi_cost_context *p, double compute,
                                double sent)
 {

@@ -14,8 +14,9 @@
 /* Bytes per token that an MLP retains. */
 typedef struct mlp_bytes {
     double into;    /* results of the first matrices */
-    double limited; /* the same within limits, input of the activation
-                     * function; 0: no limits, or within its kernel */
+    double limited; /* these results after clamping, the input of the
+                     * activation function; 0: not clamped, or clamped within
+                     * the function's kernel */
     double product; /* result of the activation function, input of the last
                      * matrix */
 } mlp_bytes;
@@ -210,7 +211,7 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
 }
 
 /* Returns the bytes that an MLP retains per token for its backward pass: the
- * results of the first matrices, their limited values, and the result of the
+ * results of the first matrices, their clamped values, and the result of the
  * activation function. */
 static double sum_mlp(const mlp_bytes *mlp)
 {

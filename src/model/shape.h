@@ -46,7 +46,7 @@ typedef struct lhi_shape {
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
-    /* The inputs of the experts' activation function are limited by kernels of
+    /* The inputs of the experts' activation function are clamped by kernels of
      * their own, as in Megatron Core (weighted_bias_quick_geglu_impl()) with
      * unfused experts. */
     bool limits_activations;

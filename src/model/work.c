@@ -100,7 +100,7 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 }
 
 /* With f values in each half of the input per token and expert:
- * - F: each half is read, limited and written; both are copied together.
+ * - F: each half is read, clamped and written; both are copied together.
  * - D: each half's gradient and input are read, and its gradient written; both
  * gradients are copied together. */
 void lhi_work_limits(const lhi_shape *shape, lhi_work *f, lhi_work *d)

@@ -57,7 +57,7 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
  * false. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
-/* Adds the work for limiting the inputs of the routed experts' activation
+/* Adds the work for clamping the inputs of the routed experts' activation
  * function, in kernels of their own, to F and to D (NULL: not to D). Adds
  * nothing if shape->limits_activations is false. */
 void lhi_work_limits(const lhi_shape *shape, lhi_work *f, lhi_work *d);

@@ -7,9 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Searches plans whose pipelines lead over datacenters with different tensor
- * degrees. Only where lhi_site_tensors_are_searched() allows it. A better
- * result replaces the plan. Results are in `mem`. */
+/* Searches plans with one pipeline over several datacenters that have different
+ * tensor degrees. Call it only if lhi_site_tensors_are_searched() returns true.
+ * A better result replaces the plan. Results are in `mem`. */
 lh_status lhi_plan_search_site_tensors(const lh_plan_options *options,
                                        lhi_arena *mem, lh_plan *plan,
                                        lh_error *err);

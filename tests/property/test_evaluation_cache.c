@@ -80,9 +80,9 @@ static void check_outcome(const lh_pipeline *p, const char *method,
     lh_schedule_free(schedule);
 }
 
-/* Looks the method up with makespans that are of no use, in falling and rising
- * order. The outcome is that of `full`, or states only that it is useless:
- * never with a makespan below the limit. */
+/* Looks the method up with limits from which makespans are useless, in falling
+ * and rising order. The outcome equals `full`, or is only marked as useless; a
+ * makespan below the limit is never marked. */
 static void check_useless(const lh_pipeline *p, const char *method,
                           const lhi_method_outcome *full, lhi_arena *mem)
 {

@@ -447,7 +447,7 @@ static void an_interface_is_shared(void)
     CHECK(one.gather < one.f);
     CHECK_NEAR((double)f.cost.f.total_ns,
                one.gather + one.f + CONTENTION * one.gather + one.f, 4);
-    /* An efficiency of passes is measured beside their communication. */
+    /* A given efficiency of passes includes contention by communication. */
     f.sites[0].gpu.efficiency = 0.5;
     f.slice.n_layers = 1;
     f.job.training.zero = 1;

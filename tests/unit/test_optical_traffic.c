@@ -357,9 +357,9 @@ static bool request(const lhi_spectrum *s, const lhi_paths *paths,
         s, paths, 25 + lhi_random_below(random, 200), out);
 }
 
-/* Circuits come and go: each one's noise is that of the definition, and below
- * the limit of its format; some requests are refused because of others' noise.
- */
+/* Circuits begin and end at random: the noise of each equals its definition and
+ * is below the limit of its format; some requests are refused because of the
+ * noise of circuits in use. */
 static void noise_of_load(void)
 {
     enum { WIDTH = 100, STEPS = 20000 };

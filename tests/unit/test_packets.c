@@ -452,8 +452,8 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
     lhi_arena_free(mem);
 }
 
-/* Every message arrives, no packet vanishes, with pauses none is dropped, and a
- * seed has one history. */
+/* Every message arrives; every sent packet is delivered, lost or dropped; with
+ * pauses no packet is dropped; equal seeds give equal results. */
 static void random_networks(void)
 {
     for (uint64_t seed = 0; seed < 60; seed++) {

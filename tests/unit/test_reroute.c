@@ -215,8 +215,8 @@ static void a_process_shares_its_host(void)
     lh_pipeline_free(p);
 }
 
-/* With room for few microbatches, no order deadlocks or exceeds the limit; with
- * more room it takes no longer than 4 % more. */
+/* With memory for few microbatches, no order deadlocks or exceeds the limit; an
+ * iteration takes at most 4 % more than with less memory. */
 static void little_memory_is_enough(void)
 {
     for (uint32_t i = 0; i < 24; i++) {

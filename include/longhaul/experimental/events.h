@@ -47,7 +47,7 @@ typedef enum lh_process_event {
     LH_PROCESS_UNCHANGED, /* not a process event */
     LH_PROCESS_KILLED,    /* SIGKILL */
     LH_PROCESS_STOPPED,   /* SIGSTOP, and SIGCONT later */
-    LH_PROCESS_LOST       /* SIGKILL, and its host does not come back */
+    LH_PROCESS_LOST       /* SIGKILL, and its host does not return */
 } lh_process_event;
 
 /* One event: slow links, a slow device, a rail change, or a rank's process. */

@@ -274,8 +274,9 @@ typedef struct lh_traffic {
     uint32_t guard_slots; /* free slots above every circuit */
     bool adaptive;        /* rate per slot by length; else 75 Gb/s */
     /* In place of `adaptive`: rate per slot by the GSNR under the current load.
-     * A request is refused if it or a circuit in use would have too little.
-     * Needs rates, and a topology without the lines of a GNPy network. */
+     * A request is refused if the GSNR of its circuit, or of a circuit in use,
+     * would be too low.
+     * Needs rates. */
     bool by_gsnr;
 } lh_traffic;
 

@@ -60,11 +60,12 @@ typedef struct lh_packet_link {
                            * packet; packets of a path stay in order */
     double buffer_bytes;  /* of a path's queue; 0: the data of a round trip */
     /* Memory of each site's switch, which its queues share; 0: only
-     * buffer_bytes. A queue holds up to switch_share times the free memory; 0:
-     * once. */
+     * buffer_bytes. A queue holds up to switch_share (0: 1) times the free
+     * memory. */
     double switch_bytes, switch_share;
     /* Priority flow control (PFC): a switch drops no packet, but pauses an
-     * incoming link that holds more than such a share. Needs switch_bytes. */
+     * incoming link whose packets hold more than switch_share times the free
+     * memory. Needs switch_bytes. */
     bool pauses;
     /* Without progress, until packets are sent again; 0: four round trips. */
     int64_t timeout_ns;
@@ -82,7 +83,7 @@ typedef struct lh_packet_counters {
     uint64_t marked;   /* data packets with an ECN mark */
     uint64_t timeouts; /* that sent packets again */
     uint64_t max_queue_bytes;
-    uint64_t pauses, paused_ns; /* of links by PFC; all links' time together */
+    uint64_t pauses, paused_ns; /* of links by PFC; time summed over links */
     uint64_t max_switch_bytes;  /* of shared memory in use at a switch */
     uint64_t events;
 } lh_packet_counters;

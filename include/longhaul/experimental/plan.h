@@ -293,7 +293,7 @@ typedef struct lh_flag_plan {
     int64_t before_ns; /* the layout's iteration without the changes */
     /* The layout does not fit into memory without some of the changes, and
      * before_ns is the time with more memory. These changes come first; the
-     * gains of the others are with them. */
+     * gains of the other changes are computed with these changes applied. */
     bool exceeds_memory;
     /* The advised changes, by iteration time of the layout with one alone;
      * gain: saved fraction of before_ns. */

@@ -34,8 +34,9 @@ typedef struct lhi_gn_fibre {
 /* An amplifier's gain and noise over frequency, per channel, and its noise
  * figure over its gain. */
 typedef struct lhi_gn_profile {
-    /* Of a polynomial, the highest power first: noise figure in dB by the gain
-     * minus the highest gain, in dB. None: the amplifier has another model. */
+    /* Of a polynomial, the highest power first: noise figure in dB as a
+     * function of the gain minus the highest gain, in dB. No coefficients: the
+     * amplifier has another noise model. */
     uint32_t n_coefficients;
     double coefficients[LHI_GN_MAX_COEFFICIENTS];
     double band_hz;                       /* over which a tilt is given */

@@ -142,15 +142,15 @@ static int64_t compute_noise(const lhi_load_gsnr *g, const lhi_load_circuit *c)
     return noise;
 }
 
-/* Forgets the rises by the request under examination. */
+/* Clears the noise increases by the request under examination. */
 static void clear_rises(lhi_load_gsnr *g)
 {
     while (g->n_raised > 0)
         g->rises[g->raised[--g->n_raised]] = 0;
 }
 
-/* Computes how much circuit `c` raises the noise of all circuits on its path,
- * into g->rises; false if one of them would have too much. */
+/* Computes into g->rises how much circuit `c` raises the noise of all circuits
+ * on its path. Returns false if the noise of one of them exceeds its limit. */
 static bool raise_others(lhi_load_gsnr *g, const lhi_load_circuit *c)
 {
     clear_rises(g);

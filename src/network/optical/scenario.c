@@ -69,9 +69,9 @@ static lh_status read_reach(lhi_keys_reader *r, const lhi_node *map, bool last,
 }
 
 /* Reads `modulation`: the word "adaptive" or "load_gsnr", or a list in
- * ascending order of reach. *by_load: rates by the GSNR under the current load;
- * the reaches, whose lowest rate is that of its formats, then have no effect.
- */
+ * ascending order of reach. Sets *by_load if rates depend on the GSNR under the
+ * current load; the reaches then have no effect, and their lowest rate is the
+ * lowest one of the formats under load. */
 static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
                                  const lhi_reach **reaches, uint32_t *n,
                                  bool *by_load)

@@ -187,7 +187,7 @@ bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
 
 /* Allocates the state of the messages between a job's replicas; LH_ENOMEM. */
 lh_status lhi_live_make_replicas(lhi_live_job *j, lhi_arena *mem);
-/* Resets it at the start of an iteration. */
+/* Resets this state at the start of an iteration. */
 void lhi_live_begin_replicas(lhi_live_job *j);
 /* Labels the messages between replicas that delayed a pass or the end of the
  * iteration, for the next one, and returns their number. */

@@ -9,9 +9,10 @@
  *                 Deployments, SIGCOMM 2015, section 4: the same threshold for
  *                 the packets of an incoming link, and headroom
  *
- * A paused port does not know when its packets leave. Therefore each port sends
- * one packet at a time here, and memory is released when the packet has left.
- * All packets are in one class: a pause stops acknowledgements, too. */
+ * The departure times of a paused port's packets are unknown. Therefore each
+ * port sends one packet at a time in this file, and memory is released when the
+ * packet has left. All packets are in one class: a pause stops
+ * acknowledgements, too. */
 #include "network/packet/state.h"
 
 #include "base/fail.h"

@@ -88,7 +88,7 @@ static lh_status check_packets(const lh_packet_link *link, lh_error *err)
     double parity =
         s->fec_parity > 0 ? ceil(data / s->fec_data) * s->fec_parity : 0;
     double messages = link->messages > 0 ? link->messages : 1;
-    /* A ring sends all data over a queue pair up to twice. */
+    /* In a ring a queue pair sends up to twice the bytes of the all-reduce. */
     if (link->traffic != LH_TRAFFIC_MESSAGES)
         messages = 2;
     if (link->buffer_bytes > 0 && link->buffer_bytes < LH_PACKET_BYTES)

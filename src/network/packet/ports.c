@@ -28,9 +28,9 @@ static uint64_t count_queued(const lhi_packet_sim *sim, uint32_t number)
     return (uint64_t)((double)wait_ps * 0x1p16 / (double)port->ps_per_64k);
 }
 
-/* Applies the limits of a port's queue to a packet that came by port `ingress`:
- * false if it is dropped, which is counted. *is_marked: it has a congestion
- * mark. */
+/* Applies the limits of a port's queue to a packet that came by port `ingress`.
+ * Returns false, and counts the packet as dropped, if the queue has no room for
+ * it. *is_marked: the packet has a congestion mark. */
 static inline bool admits(lhi_packet_sim *sim, uint32_t number,
                           uint32_t ingress, const lhi_packet *packet,
                           bool *is_marked)

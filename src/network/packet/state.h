@@ -72,7 +72,7 @@ typedef struct lhi_buffered_port {
     uint64_t paused_ps; /* since then */
     /* Incoming link of the switch at its end */
     uint64_t held_bytes; /* memory of packets that came by this port */
-    bool has_paused;     /* the switch has told it to pause */
+    bool has_paused;     /* the switch has paused the sender */
 } lhi_buffered_port;
 
 /* A part of a message on one queue pair: packet numbers first .. end - 1. */
@@ -268,8 +268,9 @@ void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair);
  * send, and schedules the host's next packet. */
 void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t host);
 /* Schedules the event at which host `host` sends its next packet: when its
- * interface is free. Does nothing if one is scheduled, no queue pair is ready,
- * or the interface, which then calls again, is paused or sends. */
+ * interface is free. Does nothing if one is scheduled or no queue pair is
+ * ready. Also does nothing while the interface sends or is paused: the event
+ * that ends this state calls the function again. */
 void lhi_sender_schedule_host(lhi_packet_sim *sim, uint32_t host);
 /* Processes an ack or nack at the sender: advances the window, updates
  * congestion control and round trip, finds lost packets, and lets the queue

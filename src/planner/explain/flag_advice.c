@@ -556,10 +556,10 @@ static lh_status require_option(flag_list *l, lh_plan *there, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates another layout, there->best with its schedule, for the plan's job
- * and with the changes that this layout has to gain, or requires to fit into
- * memory; into *list if the layout is faster with them than *fastest, which
- * then becomes its time. */
+/* Evaluates another layout, there->best with its schedule, for the plan's job:
+ * with the option changes that make this layout faster, or that it requires to
+ * fit into memory. If the layout with these changes is faster than *fastest,
+ * stores the changes in *list and the layout's time in *fastest. */
 static lh_status evaluate_layout(const flag_list *own, lh_plan *there,
                                  flag_list *list, int64_t *fastest,
                                  lh_error *err)

@@ -39,8 +39,8 @@ void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
  * ones; *n: their number. */
 const lhi_known_cost *lhi_build_cache_get_costs(const lhi_build_cache *known,
                                                 uint32_t *n);
-/* Stores the cost of a layer range that is equivalent to none of these; may
- * replace the oldest one. */
+/* Stores the cost of a layer range that is equivalent to no stored one; may
+ * replace the oldest entry. */
 void lhi_build_cache_keep_cost(lhi_build_cache *known,
                                const lh_cost_layer_range *slice,
                                const lh_cost *cost);

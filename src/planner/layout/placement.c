@@ -474,9 +474,10 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 }
 
 /* Checks that with unequal microbatches all ranks that share experts process
- * equally many tokens, and that with different tensor degrees a message to
- * another degree only has to be divided anew. LH_EUNSUPPORTED: some expert
- * group spans datacenters, or every GPU sends whole activations. */
+ * equally many tokens, and that with different tensor degrees every GPU
+ * sends a part of the activations, which the receiving stage can divide among
+ * another number of GPUs. LH_EUNSUPPORTED: some expert group spans datacenters,
+ * or every GPU sends whole activations. */
 static lh_status check_unequal(const lh_job *job, const lh_layout *l,
                                lh_error *err)
 {

@@ -20,7 +20,7 @@
 
 enum {
     SIMULATED = 8,   /* layouts evaluated under every method */
-    TRIES = 200,     /* samples per layout that fits, where few do */
+    TRIES = 200,     /* most samples per layout, because few may fit */
     EXPLORATION = 3, /* a third of the layouts are sampled uniformly */
     COMPARED = 32    /* layouts compared to select a model for a sample */
 };
@@ -54,8 +54,8 @@ typedef struct monte_carlo {
     const lhi_config *like; /* configuration to imitate; NULL: none */
     uint32_t imitated;      /* dimensions in which to imitate it, as bits */
     lhi_level level;        /* of the visited children */
-    uint32_t seen;          /* visited children that are most like it */
-    uint32_t most_equal;    /* their number of equal dimension values */
+    uint32_t seen;          /* visited children with most_equal equal values */
+    uint32_t most_equal;    /* most dimensions equal to `like` in a child */
     lhi_config chosen;
     uint32_t first_method;   /* to try with it */
     sampled_layout *sampled; /* by candidate */

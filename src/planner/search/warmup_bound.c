@@ -194,13 +194,14 @@ typedef struct end_times {
     double first_f, first_d, after_f, after_d;
 } end_times;
 
-/* Memory limits by one way of dividing the makespan: ns between two events in
- * which memory limits the passes, divided by `each`. */
+/* A memory limit on a stage's layers from one interval of the makespan, between
+ * two events, in which memory limits the passes: the interval's time divided by
+ * `each`. */
 typedef struct memory_limit {
     double less[2];   /* subtracted from the makespan, one after the other */
     bool is_positive; /* the remainder is at least 0 */
-    double of_ends;   /* added: passes of embedding and head, */
-    double passes;    /* and those that the memory allows */
+    double of_ends;   /* ns added for passes of embedding and head */
+    double passes;    /* ns added for passes that the memory allows */
     double each;      /* ns per layer */
 } memory_limit;
 
@@ -214,7 +215,7 @@ typedef struct stage_limits {
         int64_t less_ns, each_ns;
     } time[TIME_LIMITS];
     uint32_t n_time;
-    bool has_memory; /* the following are known */
+    bool has_memory; /* the following members are valid */
     layer_memory m;
     double rest;  /* ns, passes of embedding and head */
     double after; /* ns, activation residency per layer and microbatch */

@@ -193,10 +193,10 @@ static double price_iteration(const lhi_size_search *s)
 }
 
 /* Sets the traffic of an iteration between a datacenter and the others, in
- * bytes: if every pipeline crosses between them once, there and back, and if no
- * pipeline crosses, but every ring of replicas does. A ring reduces gradients
- * and gathers parameters, or reduces without shards in twice the bytes. Experts
- * are left out, because they may have no ring. */
+ * bytes, for two cases: every pipeline crosses between them once, there and
+ * back; or no pipeline crosses, but every ring of replicas does. A ring reduces
+ * gradients and gathers parameters, or reduces without shards in twice the
+ * bytes. Omits expert parameters, because their replicas may form no ring. */
 static lh_status find_traffic(bound_search *b, lh_error *err)
 {
     const lh_job *job = b->s->job;

@@ -94,10 +94,10 @@ typedef struct lhi_job {
     lhi_grid grid;
     bool shared_clock; /* all ranks on one machine */
     bool emulates;
-    bool launched; /* one rank per process, started externally */
-    bool follows;  /* ... which is not rank 0: rank 0 ends the run */
-    bool replaces; /* this process runs a lost rank of another host ... */
-    uint32_t replacing_host; /* ... on the host of this rank */
+    bool launched;           /* one rank per process, started externally */
+    bool follows;            /* ... which is not rank 0: rank 0 ends the run */
+    bool replaces;           /* this process runs a lost rank of another host */
+    uint32_t replacing_host; /* if so: rank whose host this process uses */
     lhi_rerouting rerouting;
     /* This process is a rank 0 that was started again: the others restart, and
      * the record of the run is lost. */

@@ -56,7 +56,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     const uint32_t n_all = is_rerouted ? grid->replicas * n_each : n_each;
     const size_t n_listed =
         is_rerouted ? (size_t)x->n_chunks * (1 + (size_t)n_all) : 0;
-    /* followed by the nodes, and by the rerouted chunks' microbatches */
+    /* the chunks, then the nodes and the rerouted chunks' microbatches */
     uint32_t *mine =
         calloc(x->n_chunks + grid->expert + n_listed, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);

@@ -3,9 +3,9 @@
  * (arXiv:2405.14009), from the restart after its loss on. All ranks build the
  * same pipeline (schedule/pipeline/reroute.h) and schedule (method auto).
  *
- * A rank adds the gradients of its own and of rerouted microbatches in ascending
- * order, first those of replica 0; then the replicas' sums are added as before.
- * Ranks, shards and data stay the same. */
+ * A rank adds the gradients of its own and of rerouted microbatches in
+ * ascending order, first those of replica 0; then the replicas' sums are added
+ * as before. Ranks, shards and data stay the same. */
 #ifndef LHI_RUNTIME_ENGINE_REROUTING_H
 #define LHI_RUNTIME_ENGINE_REROUTING_H
 
@@ -17,7 +17,7 @@
 uint32_t lhi_job_find_sharing_host(const lhi_job *job, uint32_t rank);
 
 /* Reroutes a run whose ranks this process starts, if an event has lost exactly
- * one rank for good; else clears the rerouting. A remark states the result. */
+ * one rank for good; else clears the rerouting. Prints the result. */
 lh_status lhi_job_reroute_lost(lhi_job *job, lh_error *err);
 /* Reroutes a run that mpirun or srun started, if exactly one rank is replaced;
  * else clears the rerouting. Collective, after all ranks have joined. */

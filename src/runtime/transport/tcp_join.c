@@ -30,9 +30,10 @@
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
-/* Time that missing ranks have to join after others gave their numbers with a
- * wrong secret: ranks with a wrong secret are otherwise the missing ones. Below
- * the 5 s in which a mismatch ends all ranks (docs/engine-transports.md). */
+/* Time in which a missing rank can still join after another process claimed its
+ * number with a wrong secret. If it does not join, the missing rank itself has
+ * the wrong secret, and joining fails. Below the 5 s in which a mismatch ends
+ * all ranks (docs/engine-transports.md). */
 static const int64_t wrong_secret_ns = 3000000000;
 
 /* ---- waiting ---- */
@@ -231,8 +232,9 @@ static bool has_mismatch_ended(const lhi_tcp_join_state *t)
             lhi_now_ns() - t->mismatch_ns > 1000 * ms_ns);
 }
 
-/* Checks whether wrong secrets end the joining: if every missing rank's number
- * was given with a wrong secret, and none has joined since. */
+/* Checks whether joining fails because of wrong secrets: the number of every
+ * missing rank was claimed with a wrong secret, and no rank has joined for
+ * wrong_secret_ns. */
 static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
 {
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)

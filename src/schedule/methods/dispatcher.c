@@ -305,8 +305,8 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
     if (m != (forward ? next->next_f : next->next_d))
         return true;
     update_entry(p, to, forward ? LH_F : LH_D);
-    /* No policy prefers a pass that starts after the one it has chosen, except
-     * to a pair of both. */
+    /* A policy never prefers a pass that starts after its current choice,
+     * unless both form an overlapped pair. */
     const uint32_t device = pipe->chunks[to].device;
     if (pipe->overlap_f_b > 0 || *at <= p->choices[device].start_ns)
         *reader = device;

@@ -448,8 +448,8 @@ static void choose_pass(lhi_list_scheduler *b, uint32_t device)
             continue;
         if (s->rules->delay_sends)
             start = hold_back(b, all[i].stream, start);
-        /* Whether the others fit is costly to check, so they come last: many
-         * are ruled out by then. */
+        /* Checking the memory of passes that allocate is costly, so they come
+         * last: earlier candidates exclude many of them. */
         const uint32_t slot = s->backward ? d->n_streams - 1 - i : i;
         if (unlimited || now[slot].memory <= 0)
             s->list[n++] = (candidate){start, &all[i]};

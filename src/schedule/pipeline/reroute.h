@@ -31,9 +31,8 @@ typedef struct lhi_lost_device {
  * communication is omitted.
  *
  * LH_EUNSUPPORTED: no other device has a chunk of the lost one, or could take
- * over work from its host; or the pipeline
- * has sliced sequences, overlapped passes, offload, or data-parallel operations
- * that passes launch. */
+ * over work from its host; or the pipeline has sliced sequences, overlapped
+ * passes, offload, or data-parallel operations that passes launch. */
 lh_status lhi_pipeline_reroute(const lh_pipeline *pipeline, uint32_t n_replicas,
                                const lhi_lost_device *lost, lh_pipeline **out,
                                lh_error *err);

@@ -211,8 +211,8 @@ static void find_shared_links(builder *m)
               lhi_count_pieces(p, p->chunks[c].reduce_scatter_ns));
     }
     m->shares = n > 0 && n <= MAX_SHARED_PIECES && p->dp_priority != LH_DP_FAIR;
-    /* On the links themselves, order and times differ from this job shop. So do
-     * times with offloaded activations, whose copies are not in it. */
+    /* On shared links the order and the times of transfers differ from the
+     * simulator's, and copies of offloaded activations are omitted. */
     m->s->shares_links = p->shared_at != NULL;
     m->s->times_relaxed = m->s->shares_links || p->offloads;
 }
