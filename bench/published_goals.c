@@ -274,7 +274,7 @@ void published_goals(const predicted *rows, uint32_t n,
             add_error(&mlperf, rows[i].error);
     }
     fputs("\n#### Goals, and causes where they are not reached\n\n"
-          "| held-out half | goal | now | reached |\n"
+          "| held-out half | goal | error | reached |\n"
           "| --- | --- | --- | --- |\n",
           to);
     print_goal("dense models, Megatron's programs, mean", 3.7, " %",
