@@ -205,7 +205,7 @@ def deepep_supports_few_group_sizes():
           .replace("nodes: 16", "nodes: 11"))
     case("nodes of 12 GPUs", ["plan", "job.yaml", "--for", "megatron", "-q",
                               "--no-optimal"], 1,
-         err="takes every eight ranks for a node")
+         err="assumes that every eight ranks share a node")
     # Eight ranks of a group are on two nodes of 12 GPUs unless each stage
     # begins on its own node.
     small = (text.replace("gpus_per_node: 8", "gpus_per_node: 12")

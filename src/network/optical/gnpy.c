@@ -309,8 +309,8 @@ static lh_status read_profile(reader *r, const lhi_node *type, bool advanced,
         return LH_OK;
     if (r->n_profiles + 2 == LHI_MAX_FILES)
         return lhi_doc_fail(r->eqpt, name, r->err, LH_EINPUT,
-                            "at most %d types of amplifiers in use may have "
-                            "such a file",
+                            "at most %d types of amplifiers in use may "
+                            "have a gain profile",
                             LHI_MAX_FILES - 2);
     LHI_TRY(get_number(r, r->eqpt, type, "f_min", &band_hz[0]));
     LHI_TRY(get_number(r, r->eqpt, type, "f_max", &band_hz[1]));
@@ -479,8 +479,8 @@ static lh_status check_power(const reader *r, const element *roadm,
         if (least < dbm + loss - 0.01)
             return lhi_doc_fail(r->net, last->map, r->err, LH_EINPUT,
                                 "sends %.2f dBm per channel to '%.60s', below "
-                                "the target of %.2f dBm there plus its loss of "
-                                "%.2f dB",
+                                "this ROADM's target of %.2f dBm plus its "
+                                "express-path loss of %.2f dB",
                                 least, roadm->uid, dbm, loss);
     }
     return LH_OK;

@@ -135,7 +135,7 @@ static bool divides_nodes(const lh_job *job, const lh_layout *l, uint32_t ranks)
 }
 
 /* Checks that each of DeepEP's NVLink domains is on one node of the placed
- * layout. DeepEP takes every eight ranks of an expert-parallel group for a
+ * layout. DeepEP treats every eight ranks of an expert-parallel group as a
  * domain, or all of a smaller group (deepseek-ai/DeepEP, csrc/deep_ep.cpp:
  * rdma_rank = rank / NUM_MAX_NVL_PEERS; kernels/configs.cuh), and shares memory
  * within it. */
@@ -159,10 +159,10 @@ static lh_status check_megatron_deepep(const lh_job *job, const lh_layout *l,
     return whole ? LH_OK
                  : fail_unsupported(
                        LH_TARGET_MEGATRON, err,
-                       "dispatches by DeepEP, which takes every eight ranks "
-                       "for a node, but some of them are on two; use an expert "
-                       "x expert_tensor that divides the GPUs of a node, or "
-                       "training.dispatcher: alltoall");
+                       "dispatches by DeepEP, which assumes that every eight "
+                       "ranks share a node, but some of them are on two nodes; "
+                       "use an expert x expert_tensor that divides the GPUs of "
+                       "a node, or training.dispatcher: alltoall");
 }
 
 /* Checks that Megatron-LM supports the token dispatcher and sequence

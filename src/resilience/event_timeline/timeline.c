@@ -212,8 +212,8 @@ static lh_status check_process(const lh_event *e, lh_error *err)
         (e->pause_ns > 0) == (e->process == LH_PROCESS_STOPPED))
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "at %" PRId64 ": a step must be at least 0, and a stopped "
-                    "process, but no other, has a pause",
+                    "at %" PRId64 ": a step must be at least 0; a pause is "
+                    "required for a stopped process and rejected otherwise",
                     e->first_step);
 }
 
