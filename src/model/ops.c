@@ -265,8 +265,8 @@ static void add_experts(op_list *l)
     mark_grouped(s, &l->ops[first], l->n - first);
     lhi_work ignored = {0};
     lhi_work_biases(s, &down->recompute_work, &ignored);
-    lhi_work_limits(s, &down[-1].recompute_work, NULL);
-    if (s->limits_activations) /* both halves, for the activation's D */
+    lhi_work_clamps(s, &down[-1].recompute_work, NULL);
+    if (s->clamps_activations) /* both halves, for the activation's D */
         down[-1].stored += 2 * t * s->expert_rows * (double)m->expert_ffn /
                            s->expert_tensor * e;
     if (m->shared_expert_ffn)

@@ -14,7 +14,7 @@
 /* Bytes per token that an MLP retains. */
 typedef struct mlp_bytes {
     double into;    /* results of the first matrices */
-    double limited; /* these results after clamping, the input of the
+    double clamped; /* these results after clamping, the input of the
                      * activation function; 0: not clamped, or clamped within
                      * the function's kernel */
     double product; /* result of the activation function, input of the last
@@ -199,8 +199,8 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
         p->moved += moved;
     add_mlp(shape, shape->expert_rows,
             (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
-    if (shape->limits_activations)
-        p->routed.limited = p->routed.into;
+    if (shape->clamps_activations)
+        p->routed.clamped = p->routed.into;
     if (m->shared_expert_ffn)
         add_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
                 &p->shared, p);
@@ -215,7 +215,7 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
  * activation function. */
 static double sum_mlp(const mlp_bytes *mlp)
 {
-    return mlp->into + mlp->limited + mlp->product;
+    return mlp->into + mlp->clamped + mlp->product;
 }
 
 /* Returns the activation bytes per token that are not retained because their
@@ -238,7 +238,7 @@ static double count_module_recompute_bytes(const lhi_shape *shape,
     if (lhi_is_module_recomputed(shape, LH_MODULE_MOE))
         return dropped + p->moved + sum_mlp(&p->routed) + sum_mlp(&p->shared);
     if (lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
-        dropped += p->routed.limited + p->routed.product;
+        dropped += p->routed.clamped + p->routed.product;
     if (lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
         dropped += sum_mlp(&p->shared);
     return dropped;
@@ -262,7 +262,7 @@ static double count_recompute_bytes(const lhi_shape *shape,
     }
     if (shape->unfused)
         return p->core;
-    return p->norms + p->dense.product + p->routed.limited + p->routed.product +
+    return p->norms + p->dense.product + p->routed.clamped + p->routed.product +
            p->shared.product;
 }
 

@@ -328,7 +328,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
     out->adds_biases = m->experts && m->mlp_bias &&
                        job->framework.preset == LH_FRAMEWORK_MEGATRON &&
                        !job->framework.fused_experts;
-    out->limits_activations = m->experts && m->gated && m->swiglu_limit > 0 &&
+    out->clamps_activations = m->experts && m->gated && m->swiglu_limit > 0 &&
                               m->activation == LH_ACTIVATION_QUICK_GELU &&
                               job->framework.preset == LH_FRAMEWORK_MEGATRON &&
                               !job->framework.fused_experts;

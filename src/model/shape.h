@@ -49,7 +49,7 @@ typedef struct lhi_shape {
     /* The inputs of the experts' activation function are clamped by kernels of
      * their own, as in Megatron Core (weighted_bias_quick_geglu_impl()) with
      * unfused experts. */
-    bool limits_activations;
+    bool clamps_activations;
     /* Tokens from an all-to-all are ordered by sender, and are sorted by expert
      * and back (Megatron Core, MoEAlltoAllTokenDispatcher, with several experts
      * on a GPU), after GPUs that share an expert have gathered them. */

@@ -103,13 +103,13 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
  * - F: each half is read, clamped and written; both are copied together.
  * - D: each half's gradient and input are read, and its gradient written; both
  * gradients are copied together. */
-void lhi_work_limits(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+void lhi_work_clamps(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     double half = shape->tokens * shape->expert_rows *
                   (double)shape->model->expert_ffn / shape->expert_tensor *
                   shape->element;
 
-    if (!shape->limits_activations)
+    if (!shape->clamps_activations)
         return;
     lhi_work_add_pointwise(f, (2 * 2 + 4) * half, 3);
     if (d)
@@ -134,7 +134,7 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
     add_grouped(&out->d, &all.d);
     add_grouped(&out->w, &all.w);
     lhi_work_biases(shape, &out->f, &out->d);
-    lhi_work_limits(shape, &out->f, &out->d);
+    lhi_work_clamps(shape, &out->f, &out->d);
 }
 
 /* Adds the work of router, dispatch, experts and combine to F, D and W. A GPU
@@ -254,7 +254,7 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
     add_activation(shape, shape->tokens * shape->expert_rows,
                    (double)shape->model->expert_ffn / shape->expert_tensor, d,
                    NULL);
-    lhi_work_limits(shape, d, NULL);
+    lhi_work_clamps(shape, d, NULL);
 }
 
 /* Adds `layer`'s selective recomputation to the dgrad pass: with unfused

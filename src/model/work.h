@@ -59,8 +59,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
 /* Adds the work for clamping the inputs of the routed experts' activation
  * function, in kernels of their own, to F and to D (NULL: not to D). Adds
- * nothing if shape->limits_activations is false. */
-void lhi_work_limits(const lhi_shape *shape, lhi_work *f, lhi_work *d);
+ * nothing if shape->clamps_activations is false. */
+void lhi_work_clamps(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
 /* Adds the work *what, multiplied by `times`, to *to. */
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);

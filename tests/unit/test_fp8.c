@@ -176,10 +176,10 @@ static void all_to_alls_by_hand(void)
 /* gpt-oss has expert biases, which Megatron Core adds to each token's 4 results
  * with 2880 values, for 16 experts one after the other. In F: 4 bytes written,
  * 2 + 4 read and 4 written, 4 copied, 4 converted to 2. In D: 2 to 4, 4 to 2,
- * twice 4 multiplied and read again, 2 copied. It also limits both halves of
+ * twice 4 multiplied and read again, 2 copied. It also clamps both halves of
  * the activation function's input, of 2880 values each: in F each is read and
  * written, and copied; in D one more is read for each. Both stay in memory. */
-static void biases_and_limits_of_experts(void)
+static void biases_and_clamps_of_experts(void)
 {
     fixture f;
     lh_cost without, with;
@@ -202,7 +202,7 @@ static void biases_and_limits_of_experts(void)
                (2 * 16 + 2 + 3) * kernel, 2);
     CHECK_NEAR((double)(with.d.kernel_ns - without.d.kernel_ns),
                (5 * 16 + 2 + 3) * kernel, 2);
-    /* D makes the limited values again if it recomputes the function, which it
+    /* D makes the clamped values again if it recomputes the function, which it
      * then does with 3 kernels and 2 values of each half. */
     lh_cost again;
     f.job.training.recompute = LH_RECOMPUTE_MODULES;
@@ -213,7 +213,7 @@ static void biases_and_limits_of_experts(void)
     CHECK_NEAR((double)(with.activation_bytes - again.activation_bytes),
                values * (2 * 2 + 2), 1);
     f.job.training.recompute = LH_RECOMPUTE_NONE;
-    /* A single kernel for all does both in passing. */
+    /* With fused experts, biases and clamping add no memory traffic. */
     f.job.framework.fused_experts = true;
     price_with(&f, LH_FP8_NONE, &with);
     CHECK_INT(with.f.memory_ns, without.f.memory_ns);
@@ -402,7 +402,7 @@ int main(void)
     RUN(tensor_goes_on_behind_products);
     RUN(nothing_hides_behind_what_hides_else);
     RUN(all_to_alls_by_hand);
-    RUN(biases_and_limits_of_experts);
+    RUN(biases_and_clamps_of_experts);
     RUN(experts_are_slower);
     RUN(an_efficiency_is_of_both_rates);
     RUN(a_rate_has_to_be_known);
