@@ -109,7 +109,7 @@ static bool find_chunk_layers(const published *run, uint32_t i, uint32_t n,
     *out = i == 0 || (i + 1 == n && n > layers + 1) ? 0 : 1;
     if (n > layers)
         return true;
-    /* the recipe of this one is not known */
+    /* no known recipe has this layout */
     if (layers != 61 || (run->pipeline == 2 && run->chunks == 4))
         return false;
     for (size_t k = 0; k < known; k++) {

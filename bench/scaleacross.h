@@ -68,7 +68,7 @@ workload across_moe_40b_narrow(uint32_t experts, uint32_t microbatches);
 workload across_8k(uint32_t experts, uint32_t pipeline);
 /* Returns the dense workload on 100,000 GPUs that fills topology `on`. */
 workload across_100k(const topology *on);
-/* Returns the same with short sequences. */
+/* Returns the dense workload on 100,000 GPUs with short sequences. */
 workload across_100k_short(const topology *on);
 
 /* Returns the topology by name, "A1" to "A4" or "B1" to "B4". */
@@ -94,7 +94,8 @@ double across_best_seconds(const workload *w, const topology *on,
 typedef void (*across_add_value)(void *to, const char *key, double value);
 /* Computes the figures whose layouts the paper states. */
 void across_figures(across_add_value add, void *to);
-/* Defaults of the paper's figures: oversubscription 1:this and latency.
+/* Defaults of the paper's figures: oversubscription (the ratio's second number)
+ * and latency.
  * Section 2.1: "in the range of ~1:3 to 1:8", at the lower end. */
 #define ACROSS_OVERSUBSCRIPTION 3.0
 #define ACROSS_LATENCY_US 50.0

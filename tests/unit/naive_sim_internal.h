@@ -119,8 +119,8 @@ bool naive_shares_rates(const world *w);
 /* Ends and begins transfers that share links by rate, at the current time;
  * returns whether there is one. */
 bool naive_move(world *w);
-/* Moves such transfers from the current time on until one of them ends, at most
- * to next_ns; returns the time. */
+/* Advances the transfers that share links by rate from the current time until
+ * one of them ends, at most to next_ns. Returns the new time. */
 int64_t naive_advance(world *w, int64_t next_ns);
 
 #endif

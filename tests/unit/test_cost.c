@@ -536,7 +536,7 @@ static void context_parallel_costs(void)
     int64_t more = f.cost.f.memory_ns + f.cost.f.kernel_ns;
     CHECK_NEAR((double)f.cost.f.memory_ns,
                (2 * q + kv / 2 + 5 * q + 7 * lse) / rate, 2);
-    /* Two layers, and forwards that D repeats, add theirs. */
+    /* Each layer adds its time; D also adds the forward that it recomputes. */
     const double f_ns = (2 * q + kv / 2 + 5 * q + 7 * lse) / rate;
     const double d_ns = (2 * (2 * q + kv / 2) + 5 * q + 4 * kv) / rate;
     f.slice.n_layers = 2;

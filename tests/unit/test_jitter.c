@@ -173,8 +173,8 @@ static void data_parallel_links(void)
     lh_pipeline_free(q);
 }
 
-/* So do data-parallel operations between passes: each pass of device 0 waits
- * for the operation that the one before it launched. */
+/* Data-parallel operations between passes delay passes under jitter, too: each
+ * pass of device 0 waits for the operation that its previous pass launched. */
 static void data_parallel_operations(void)
 {
     lh_dp_op op = {.chunk = 0,

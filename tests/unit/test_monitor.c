@@ -475,7 +475,8 @@ static void nonsense_is_refused(void)
     CHECK_INT(lh_monitor_make(t.p, t.s, &o, &m, &err), LH_EINVAL);
     CHECK(m == NULL);
     tear_down(&t);
-    /* A schedule that the monitor cannot simulate leaves the old one. */
+    /* The monitor rejects a schedule that it cannot simulate, and keeps the old
+     * one. */
     const lh_sim_options wrong = {.size = sizeof wrong, .host_copy_ns = -1};
     bool paths[8] = {true};
     const lh_sim_options right = {.size = sizeof right,

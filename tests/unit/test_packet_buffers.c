@@ -221,8 +221,9 @@ static void errors(void)
 
 /* --- all-reduces --- */
 
-/* Without loss all-reduces take the time of pipelined rings: each part crosses
- * the link twice in each half, its steps do not wait for the slowest. */
+/* Without loss all-reduces take the time of pipelined rings, whose steps do
+ * not wait for the slowest one: each part crosses the link twice in each half.
+ */
 static void all_reduces(void)
 {
     static const struct {

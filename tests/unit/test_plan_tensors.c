@@ -194,7 +194,7 @@ static void exchanged_degrees_are_refused(void)
     lh_plan_free(plan);
 }
 
-/* What the search with different degrees does not support is refused. */
+/* Jobs that the search with different degrees does not support are refused. */
 static void the_request_is_refused_where_it_has_no_effect(void)
 {
     static const char why[] = "layout.tensor: per-datacenter requires two to "

@@ -85,8 +85,9 @@ typedef struct lhi_rank_options {
     lhi_device *device;
     /* The plan is that of all replicas without a lost rank (rerouting.h). Hooks
      * and devices that train number chunks and microbatches as in the plan
-     * before: chunk c is c % n of n chunks in a copy of the model, and copy
-     * m * rerouted_replicas + r is microbatch m of replica r. 0: not so. */
+     * before the loss: chunk c is c % n of n chunks in a copy of the model, and
+     * copy m * rerouted_replicas + r is microbatch m of replica r. 0: not
+     * rerouted. */
     uint32_t rerouted_replicas;
     const lh_pipeline *replica; /* one replica's pipeline before the loss */
     bool emulates;              /* messages use the pipeline's links */
@@ -126,7 +127,7 @@ typedef struct lhi_rank {
     lhi_pass_record *records; /* per pass */
     /* Per chunk of one copy of the model; NULL: not rerouted, or no hooks. */
     lhi_chunk_progress *progress;
-    uint32_t n_copies; /* of the model, if so */
+    uint32_t n_copies; /* of the model, if `progress` is set */
     lhi_pass_observation
         *observation; /* last step, per pass; NULL: not requested */
     /* Emulated data-parallel link; progress in the data stream. */

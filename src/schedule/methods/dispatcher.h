@@ -94,9 +94,10 @@ struct lhi_dispatcher {
 /* Builds all passes' orders: repeatedly runs the choice (by policy
  * function `choose`) that starts earliest; ties: the lower device. `n_parts`:
  * parts per W. `quarters`: quarters of a forward's memory that each device
- * leaves unused, if feasible. Allocates and fills `out`; gives up at
- * out->useless_ns if the simulation has the dispatcher's times, or later ones:
- * without links of several senders. Time O(passes * log(chunks * devices)). */
+ * leaves unused, if feasible. Allocates and fills `out`; stops early
+ * if the makespan would be out->useless_ns or more. It does not stop early if
+ * several devices send on one link, because the simulation may then be faster
+ * than the dispatcher's times. Time O(passes * log(chunks * devices)). */
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
                              uint32_t quarters,
                              lhi_dispatcher_policy_fn *choose,
