@@ -669,7 +669,7 @@ void lhi_shop_add_host_copies(lhi_shop *s, int64_t host_copy_ns)
     for (uint32_t o = 0; o < s->n_ops; o++) {
         s->time[o] *= factor;
         s->head[o] *= factor;
-        s->tail[o] *= s->tail[o] > 0 ? factor : 1;
+        s->tail[o] *= factor;
     }
     for (uint32_t i = 0; i < s->succ_at[s->n_ops]; i++) {
         s->succ_lag[i] *= factor;
@@ -681,6 +681,10 @@ void lhi_shop_add_host_copies(lhi_shop *s, int64_t host_copy_ns)
     const int64_t units = host_copy_ns / unit_ns + (host_copy_ns % unit_ns > 0);
     const int64_t scale = s->scale / factor;
     s->host_copy = units > most / scale ? most : units * scale;
+    /* Operations outside the objective stay so, however late they end. */
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        if (s->tail[o] < 0)
+            s->tail[o] -= s->n_ops * s->host_copy;
     s->times_relaxed = true;
 }
 
