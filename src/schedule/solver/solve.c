@@ -472,9 +472,10 @@ static void add_effort(lh_solution *out, const lh_solution *earlier)
     }
 }
 
-/* Solves a pipeline with host memory, copies to which take time. A quarter of
- * the time or effort is for schedules without copies, the best of which is the
- * initial schedule of the search with copies. */
+/* Solves a pipeline with host memory, copies to which take time, without an
+ * initial schedule. A quarter of the time or effort is for schedules without
+ * copies, the best of which is the initial schedule of the search with
+ * copies. */
 static lh_status solve_with_copies(const lh_pipeline *pipeline,
                                    const lh_solve_options *all,
                                    lh_solution *out, lh_error *err)
@@ -485,7 +486,6 @@ static lh_status solve_with_copies(const lh_pipeline *pipeline,
     LHI_TRY(build_without_host(pipeline, &own, err));
     o.time_limit_s /= 4;
     o.effort = (o.effort + 3) / 4;
-    o.initial_schedule = NULL; /* may exceed the devices' own limits */
     if (all->progress) {
         o.progress = report_without_bound;
         o.context = &given;
@@ -497,8 +497,7 @@ static lh_status solve_with_copies(const lh_pipeline *pipeline,
     o = *all;
     o.time_limit_s *= 0.75;
     o.effort = (3 * o.effort + 3) / 4;
-    if (!o.initial_schedule)
-        o.initial_schedule = first.schedule;
+    o.initial_schedule = first.schedule;
     status = solve_early(pipeline, &o, out, err);
     if (status == LH_OK)
         add_effort(out, &first);
@@ -506,12 +505,14 @@ static lh_status solve_with_copies(const lh_pipeline *pipeline,
     return status;
 }
 
-/* Solves a pipeline as solve_early() does, also with copies to host memory. */
+/* Solves a pipeline as solve_early() does, also with copies to host memory. The
+ * caller's initial schedule replaces the best schedule without copies. */
 static lh_status solve_plain(const lh_pipeline *pipeline,
                              const lh_solve_options *options, lh_solution *out,
                              lh_error *err)
 {
-    return options->host_copy_ns > 0 && lh_pipeline_has_host(pipeline)
+    return options->host_copy_ns > 0 && lh_pipeline_has_host(pipeline) &&
+                   !options->initial_schedule
                ? solve_with_copies(pipeline, options, out, err)
                : solve_early(pipeline, options, out, err);
 }
