@@ -215,7 +215,7 @@ lh_status lhi_dorapp(const lh_pipeline *pipeline,
 lh_status lhi_make_short_rounds(const lh_pipeline *pipeline, uint32_t group,
                                 lh_schedule **out, lh_error *err)
 {
-    lhi_orders orders;
+    lhi_orders orders = {0};
     LHI_TRY(make_orders(pipeline, group, true, pipeline->joint ? 2 : 3,
                         pipeline->joint ? put_flexible : put_dora, &orders,
                         err));

@@ -32,7 +32,7 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
 static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;
-    lhi_orders orders;
+    lhi_orders orders = {0};
     first.n_microbatches = pipeline->n_devices;
     LHI_TRY(put_orders(&first, &orders, err));
     lh_status status = lhi_orders_check_memory(&orders, &first, err);
