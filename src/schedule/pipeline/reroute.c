@@ -192,10 +192,12 @@ static void add_link(const division *v, lh_pipeline_desc *desc, lh_link *links,
 /* Returns the name of a replica's link; NULL: out of memory. */
 static const char *name_link(const division *v, uint32_t replica, uint32_t link)
 {
-    char name[200];
-    snprintf(name, sizeof name, "%" PRIu32 ":%.180s", replica,
-             v->p->resource_names[v->p->link_resources[link]]);
-    return lhi_arena_strdup(v->mem, name);
+    const char *own = v->p->resource_names[v->p->link_resources[link]];
+    const size_t size = strlen(own) + sizeof "4294967295:";
+    char *name = LHI_NEW(v->mem, char, size);
+    if (name)
+        snprintf(name, size, "%" PRIu32 ":%s", replica, own);
+    return name;
 }
 
 /* Fills in the links of all replicas and those of rerouted messages. */
