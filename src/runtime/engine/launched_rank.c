@@ -67,9 +67,10 @@ static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
 {
     if (s->mpi)
         return lhi_net_mpi(s->mpi, s->setup, out, err);
-    return strcmp(s->job->o.transport, "ucx") == 0
-               ? lhi_net_ucx(s->tcp, out, err)
-               : lhi_net_tcp(s->tcp, out, err);
+    lhi_tcp_options o = *s->tcp;
+    o.outlasts_wrong_secrets = s->job->n_restarts > 0;
+    return strcmp(s->job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, out, err)
+                                                   : lhi_net_tcp(&o, out, err);
 }
 
 /* Checks whether the other ranks of a job started by srun detect the same

@@ -305,6 +305,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
                          .job = job,
                          .secret = first->secret,
                          .secret_size = sizeof first->secret,
+                         .outlasts_wrong_secrets = true, /* MPI has sent it */
                          .n_links = work->n_links,
                          .links = work->links,
                          .silence_ns = work->silence_ns,

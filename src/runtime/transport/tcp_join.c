@@ -237,6 +237,8 @@ static bool has_mismatch_ended(const lhi_tcp_join_state *t)
  * wrong_secret_ns. */
 static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
 {
+    if (t->options->outlasts_wrong_secrets)
+        return false;
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
         if (t->fds[i] < 0 && !t->is_impersonated[i])
             return false;

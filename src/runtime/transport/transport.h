@@ -348,6 +348,10 @@ typedef struct lhi_tcp_options {
     const void *secret; /* shared by the job's ranks only */
     size_t secret_size; /* at least LHI_SECRET_MIN_BYTES */
     int64_t join_ns;    /* timeout for all ranks to join; 0: 4 s */
+    /* Wrong secrets never end the joining before its timeout: for ranks that
+     * have joined before or got the secret over MPI, because then only other
+     * programs send wrong ones. */
+    bool outlasts_wrong_secrets;
     /* Receives whether the last attempt to connect to rank 0 failed; may be
      * NULL. */
     bool *misses_first;
