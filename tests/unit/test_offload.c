@@ -369,6 +369,32 @@ static void searches_time_host_copies(void)
     lh_pipeline_free(own);
 }
 
+/* With copies, too, the bound on the first device's end does not count the
+ * other device, which is busy for longer. */
+static void bounds_the_first_device(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ms\n"
+        "microbatches: 2\ndevices: 2\nmemory_limit: 3\n"
+        "chunks:\n"
+        "  - {device: 0, F: 1, D: 1, W: 1, memory: {F: 1, W: -1}}\n"
+        "  - {device: 1, F: 1, D: 1, W: 10, memory: {F: 1, W: -1}}\n";
+    const lh_solve_options o = {.size = sizeof o,
+                                .effort = 100000,
+                                .objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE,
+                                .host_copy_ns = 1};
+    lh_pipeline *own = pipeline_of(text), *p = NULL;
+    lh_solution out = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_with_host(own, LH_NO_LIMIT, &p, &err), err);
+    CHECK_OK(lh_solve(p, &o, &out, &err), err);
+    CHECK(out.makespan_ns < 20 * (int64_t)MS);
+    CHECK(out.bound_ns <= out.makespan_ns);
+    lh_solution_fini(&out);
+    lh_pipeline_free(p);
+    lh_pipeline_free(own);
+}
+
 static void ranks_are_told(void)
 {
     lh_error err = {0};
@@ -445,6 +471,7 @@ int main(void)
     RUN(nonsense_is_refused);
     RUN(searches_simulate_copies);
     RUN(searches_time_host_copies);
+    RUN(bounds_the_first_device);
     RUN(ranks_are_told);
     RUN(timed_devices_play_it);
     return test_summary();
