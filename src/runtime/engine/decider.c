@@ -32,10 +32,12 @@ struct lhi_decider {
     lhi_migration_decider *migration; /* NULL: migration is disabled */
     bool has_switched;                /* the initial plan was replaced */
     uint64_t n_seen;                  /* observed iterations */
-    double mean_ns;                   /* of those with the current schedule, */
-    uint64_t n_current;               /* their number */
-    uint32_t slow_version;            /* last reported slow hosts */
-    bool is_move;                     /* latest decision is a migration */
+    /* Mean of the iterations with the current schedule since the monitor's last
+     * event, and their number. */
+    double mean_ns;
+    uint64_t n_current;
+    uint32_t slow_version; /* last reported slow hosts */
+    bool is_move;          /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
     char why[LHI_ADAPT_NOTICE_TEXT];  /* reason in the calibration's decision */
