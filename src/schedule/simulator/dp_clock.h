@@ -16,6 +16,7 @@
 /* One piece of a data-parallel communication on shared links. */
 typedef struct lhi_dp_piece {
     uint32_t collective; /* index in the timeline */
+    uint32_t n_messages; /* messages in the timeline that entered before it */
     int64_t ready_ns, depart_ns, sent_ns;
     int64_t transfer_ns; /* at the links' full rate */
 } lhi_dp_piece;
@@ -45,10 +46,11 @@ typedef struct lhi_dp_clock {
     int64_t *ready_ns;      /* per point: latest arrival of launched ones */
     lh_collective *sent;    /* 2 n_chunks + n_dp_ops; NULL: not recorded */
     uint32_t n_sent;
-    /* Only with shared links; `sent` is then required. */
-    lhi_dp_stream *streams;  /* per device; NULL: no device shares a link */
-    uint32_t *next_launched; /* per collective: the stream's next one */
-    uint32_t *requests;      /* devices with a new piece; n_requests */
+    /* Only with shared links; `sent` and `n_messages` are then required. */
+    const uint32_t *n_messages; /* of the timeline so far */
+    lhi_dp_stream *streams;     /* per device; NULL: no device shares a link */
+    uint32_t *next_launched;    /* per collective: the stream's next one */
+    uint32_t *requests;         /* devices with a new piece; n_requests */
     uint32_t n_requests;
     uint64_t n_entries;
     lhi_dp_piece *pieces; /* all pieces, in departure order; with the priority

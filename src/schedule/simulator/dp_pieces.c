@@ -141,9 +141,9 @@ void lhi_dp_clock_record_piece(lhi_dp_clock *c, uint32_t device,
     int64_t whole = get_transfer(c, &c->sent[s->head]);
     if (s->piece == 0)
         s->depart_ns = depart_ns;
-    c->pieces[c->n_pieces++] =
-        (lhi_dp_piece){s->head, s->ready_ns, depart_ns, sent_ns,
-                       lhi_dp_clock_get_piece_ns(c, device)};
+    c->pieces[c->n_pieces++] = (lhi_dp_piece){
+        s->head,   *c->n_messages, s->ready_ns,
+        depart_ns, sent_ns,        lhi_dp_clock_get_piece_ns(c, device)};
     if (++s->piece == lhi_count_pieces(c->p, whole))
         finish_collective(c, device, sent_ns);
     else

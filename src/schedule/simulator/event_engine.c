@@ -621,6 +621,7 @@ static lh_status allocate(engine *e, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
     e->data.sent = t->collectives;
+    e->data.n_messages = &t->n_messages;
     return lhi_fair_links_init(p, routes * p->n_microbatches, e->mem, &e->fair,
                                err);
 }
