@@ -16,7 +16,7 @@
 /* One piece of a data-parallel communication on shared links. */
 typedef struct lhi_dp_piece {
     uint32_t collective; /* index in the timeline */
-    uint32_t n_messages; /* messages in the timeline that entered before it */
+    uint32_t n_messages; /* in the timeline when the piece was recorded */
     int64_t ready_ns, depart_ns, sent_ns;
     int64_t transfer_ns; /* at the links' full rate */
 } lhi_dp_piece;
