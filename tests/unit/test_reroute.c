@@ -249,6 +249,37 @@ static void little_memory_is_enough(void)
     }
 }
 
+/* The replicas of a job and the copies in its pipeline have the same links
+ * after the loss of a device. */
+static void links_lead_to_other_copies(void)
+{
+#define LINK(from, to)                                                         \
+    "{from: " #from ", to: " #to ", latency: 50, transfer: 9}"
+#define FORMAT                                                                 \
+    "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 4\n"                   \
+    "uniform: {F: 80, D: 80, W: 80, memory: {F: 1, W: -1}}\n"
+    lh_pipeline *one =
+        parse(FORMAT "devices: 2\nlinks: [" LINK(0, 1) ", " LINK(1, 0) "]\n");
+    lh_pipeline *all = parse(
+        FORMAT
+        "devices: 6\ncopies: 3\nlinks: [" LINK(0, 1) ", " LINK(1, 0) ", " LINK(
+            2, 3) ", " LINK(3, 2) ", " LINK(4, 5) ", " LINK(5, 4) "]\n");
+    const lhi_lost_device lost = {2, 3, false};
+    lh_pipeline *left = NULL, *same = NULL;
+    lh_error err = {0};
+    CHECK_OK(lhi_pipeline_reroute(one, 3, &lost, &left, &err), err);
+    CHECK_OK(lhi_pipeline_reroute(all, 1, &lost, &same, &err), err);
+    CHECK(lh_pipeline_n_links(left) > 6);
+    CHECK_INT(lh_pipeline_n_links(same), lh_pipeline_n_links(left));
+    CHECK_INT(find_makespan(same), find_makespan(left));
+    lh_pipeline_free(same);
+    lh_pipeline_free(left);
+    lh_pipeline_free(all);
+    lh_pipeline_free(one);
+#undef FORMAT
+#undef LINK
+}
+
 /* With two replicas, the host in the other one can only run both ranks. */
 static void work_that_no_other_device_takes(void)
 {
@@ -272,6 +303,7 @@ int main(void)
     RUN(one_stage_is_not_enough);
     RUN(a_process_shares_its_host);
     RUN(little_memory_is_enough);
+    RUN(links_lead_to_other_copies);
     RUN(work_that_no_other_device_takes);
     return test_summary();
 }

@@ -189,11 +189,14 @@ static void add_link(const division *v, lh_pipeline_desc *desc, lh_link *links,
     links[desc->n_links++].to = v->device[to];
 }
 
-/* Returns the name of a replica's link; NULL: out of memory. */
+/* Returns the name of a replica's link, its own if there is one replica; NULL:
+ * out of memory. */
 static const char *name_link(const division *v, uint32_t replica, uint32_t link)
 {
     const char *own = v->p->resource_names[v->p->link_resources[link]];
     const size_t size = strlen(own) + sizeof "4294967295:";
+    if (v->n_replicas == 1)
+        return own;
     char *name = LHI_NEW(v->mem, char, size);
     if (name)
         snprintf(name, size, "%" PRIu32 ":%s", replica, own);
@@ -267,8 +270,8 @@ static lh_status build(const division *v, lh_pipeline **out, lh_error *err)
         desc.n_sites = 0;
         desc.sites = NULL;
         desc.device_sites = NULL;
-        LHI_TRY(fill_links(v, &desc, err));
     }
+    LHI_TRY(fill_links(v, &desc, err));
     return lh_pipeline_make(&desc, out, err);
 }
 
