@@ -171,26 +171,44 @@ static void equal_degrees_are_no_special_case(void)
     lh_plan_free(without);
 }
 
-/* A file whose degrees were exchanged uses as many GPUs, and is refused. */
-static void exchanged_degrees_are_refused(void)
+/* Exchanges the tensor degrees 2 and 1 of the two parts of the layout that
+ * follows `section` in a plan's text. */
+static void exchange_degrees(char *text, const char *section)
 {
     static const char key[] = "\"tensor\": ";
-    char layout[300], *text = NULL;
-    lh_error err = {0};
-    format_layout(layout, 2, 2, 2, 1, false);
-    lh_plan *plan = plan_it(job_of(layout));
-    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
-    char *own = text ? strstr(text, "\"layout\"") : NULL;
+    char *own = text ? strstr(text, section) : NULL;
     char *sites = own ? strstr(own, "\"sites\"") : NULL;
     char *first = sites ? strstr(sites, key) : NULL;
     char *second = first ? strstr(first + 1, key) : NULL;
-    CHECK(second != NULL);
+    CHECK(second && first[strlen(key)] == '2' && second[strlen(key)] == '1');
     if (second) {
         first[strlen(key)] = '1';
         second[strlen(key)] = '2';
-        plan_refused(text, "idle[0].gpus: is 2, but the layout leaves 0");
     }
-    lh_text_free(text);
+}
+
+/* A file whose degrees were exchanged uses as many GPUs, and is refused: in the
+ * layout, and in the job that it is a plan of. */
+static void exchanged_degrees_are_refused(void)
+{
+    static const struct {
+        const char *section, *error;
+    } edits[] = {
+        {"\n \"layout\": ", "idle[0].gpus: is 2, but the layout leaves 0"},
+        {"\n \"job\": ", "layout.sites: the job's layout has tensor 1 in "
+                         "datacenter west"},
+    };
+    char layout[300];
+    format_layout(layout, 2, 2, 2, 1, false);
+    lh_plan *plan = plan_it(job_of(layout));
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        lh_error err = {0};
+        char *text = NULL;
+        CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+        exchange_degrees(text, edits[i].section);
+        plan_refused(text, edits[i].error);
+        lh_text_free(text);
+    }
     lh_plan_free(plan);
 }
 
