@@ -41,6 +41,22 @@ static void korthikanti(void)
     CHECK_NEAR((double)f.cost.workspace_bytes, sbh / 8 * (32 + 5 * as_h), 1);
 }
 
+/* Half of four layers are offloaded, each without its input (2sbh). */
+static void half_of_the_layers_are_offloaded(void)
+{
+    const double within = sbh * (32 + 5 * as_h);
+    fixture f;
+
+    gpt3(&f, 1);
+    f.slice.n_layers = 4;
+    f.job.training.offload_share = 0.5;
+    f.job.training.offload_bytes_per_s = 16e9;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.offload_bytes, 2 * within, 1);
+    CHECK_NEAR((double)f.cost.offload_ns, 2 * within / 16, 1);
+    CHECK_NEAR((double)f.cost.activation_bytes, 2 * within + 4 * 2 * sbh, 2);
+}
+
 /* Qi et al. (arXiv:2401.10241), table 1: W needs 32sbh. */
 static void zero_bubble(void)
 {
@@ -394,6 +410,7 @@ static void properties(void)
 int main(void)
 {
     RUN(korthikanti);
+    RUN(half_of_the_layers_are_offloaded);
     RUN(zero_bubble);
     RUN(head);
     RUN(llama);
