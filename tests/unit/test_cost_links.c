@@ -273,6 +273,50 @@ static void messages(void)
     CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
 }
 
+/* Returns the longest latency of all GPU pairs of a hop, one by one: `near`
+ * within a node of `per_node` GPUs, `far` between nodes. */
+static int64_t find_longest_latency(const lh_cost_hop *hop, uint32_t size,
+                                    uint32_t per_node, int64_t near,
+                                    int64_t far)
+{
+    int64_t longest = 0;
+
+    for (uint32_t r = 0; r < hop->peers; r++)
+        for (uint32_t i = 0; i < size; i++) {
+            const uint32_t at = r * hop->stride + i;
+            const bool same = (hop->from_gpu + at) / per_node ==
+                              (hop->to_gpu + at) / per_node;
+            const int64_t ns = same ? near : far;
+            longest = longest > ns ? longest : ns;
+        }
+    return longest;
+}
+
+/* On nodes of 1 to 12 GPUs, inside which a message takes longer than between
+ * them. */
+static void the_slowest_pair_of_a_hop_counts(void)
+{
+    uint32_t n_mixed = 0;
+    fixture f;
+
+    fixture_init(&f, "gpt3-175b");
+    f.sites[0].node_link.latency_ns = 20000;
+    for (uint32_t i = 0; i < 12 * 4 * 200; i++) {
+        const uint32_t per_node = 1 + i % 12, size = 1 + i / 12 % 4;
+        const uint32_t low = i * 7 % 23, far = size + i * 5 % 17;
+        lh_cost_hop hop = {0, 0, low, low + far, 0, 1 + i * 3 % 5, 2 * size};
+
+        f.sites[0].gpus_per_node = per_node;
+        f.layout.tensor = size;
+        hop.stride += i * 11 % 13;
+        const int64_t want =
+            find_longest_latency(&hop, size, per_node, 20000, 8000);
+        CHECK_INT(message(&f, hop).latency_ns, want);
+        n_mixed += want == 20000 && per_node > 1;
+    }
+    CHECK(n_mixed > 1000 && n_mixed < 8800);
+}
+
 /* CrossPipe appendix E: data parallelism across two datacenters takes 2 alpha +
  * 2 N beta for N parameters in two bytes, after the reduction inside each. */
 static void data_parallel_across(void)
@@ -453,6 +497,7 @@ int main(void)
     RUN(missing_networks);
     RUN(groups_lie_as_numbered);
     RUN(messages);
+    RUN(the_slowest_pair_of_a_hop_counts);
     RUN(data_parallel_across);
     RUN(sites_can_be_listed);
     RUN(unequal_replicas);
