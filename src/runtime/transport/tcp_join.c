@@ -30,11 +30,11 @@
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
-/* Time in which a missing rank can still join after another process claimed its
- * number with a wrong secret. If it does not join, the missing rank itself has
- * the wrong secret, and joining fails. Below the 5 s in which a mismatch ends
- * all ranks (docs/engine-transports.md). */
-static const int64_t wrong_secret_ns = 3000000000;
+/* Time after which a wrong secret or another setup ends the joining although a
+ * rank has not reacted: a missing rank can still join after another process
+ * claimed its number with a wrong secret, or fetch the reason. Half of the 2 s
+ * in which a mismatch ends all ranks (docs/engine-transports.md). */
+static const int64_t mismatch_delay_ns = 1000000000;
 
 /* ---- waiting ---- */
 
@@ -229,12 +229,12 @@ static bool has_mismatch_ended(const lhi_tcp_join_state *t)
         n += t->fds[i] >= 0;
     return t->n_mismatched &&
            (n >= t->options->n_ranks - t->options->rank - 1 ||
-            lhi_now_ns() - t->mismatch_ns > 1000 * ms_ns);
+            lhi_now_ns() - t->mismatch_ns >= mismatch_delay_ns);
 }
 
 /* Checks whether joining fails because of wrong secrets: the number of every
  * missing rank was claimed with a wrong secret, and no rank has joined for
- * wrong_secret_ns. */
+ * mismatch_delay_ns. */
 static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
 {
     if (t->options->outlasts_wrong_secrets)
@@ -242,7 +242,7 @@ static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
         if (t->fds[i] < 0 && !t->is_impersonated[i])
             return false;
-    return lhi_now_ns() - t->progress_ns >= wrong_secret_ns;
+    return lhi_now_ns() - t->progress_ns >= mismatch_delay_ns;
 }
 
 /* Waits until all higher ranks are connected, then stops listening. */
