@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that torchrun's variables or --hosts start, over tcp."""
 import os
+import shutil
 import socket
 import subprocess
 import sys
 
 import harness
+import trained
 from harness import (
-    ENVIRONMENT, PROGRAM, WORK, case, check, reserved_port, test, uniform)
+    ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, reserved_port, test, uniform)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -100,6 +102,59 @@ def rank_0_s_error_ends_its_host_s_ranks():
             "MASTER_PORT": str(other.getsockname()[1])}))
     check(code == 1 and err.count("longhaul: ") == 1 and "uses the port" in
           err, err)
+
+
+def make_training():
+    """A small model on two stages, and data for it in two hosts' folders."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    for old, new in [("hidden: 128, ffn: 384", "hidden: 16, ffn: 24"),
+                     ("head_dim: 32", "head_dim: 4"), ("pipeline: 4", "pipeline: 2"),
+                     ("gpus_per_node: 4", "gpus_per_node: 2"),
+                     ("sequence: 128", "sequence: 8")]:
+        job = job.replace(old, new)
+    trained.make_plan(job)
+    for name in ("west", "east"):
+        (WORK / name).mkdir(exist_ok=True)
+        for file in ("plan.json", "text"):
+            shutil.copy(WORK / file, WORK / name)
+
+
+def train(*hosts, more=()):
+    """Runs a rank in each of the folders; returns statuses, errors."""
+    with reserved_port() as port:
+        running = [subprocess.Popen(
+            [PROGRAM, *trained.TRAIN, "--transport", "tcp", "--steps", "3",
+             "--checkpoint", "run", *more], cwd=WORK / host, text=True,
+            env=ENVIRONMENT | rank(i, MASTER_PORT=str(port))[1],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for i, host in enumerate(hosts)]
+        return [(one.communicate(timeout=harness.HANGS)[1], one.returncode)
+                for one in running]
+
+
+@test
+def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
+    """Before the first step, on all ranks; the folders stay as before."""
+    make_training()
+    (WORK / "west/run").mkdir()
+    stale = WORK / "west/run/.shared-0"  # of a killed run
+    stale.write_text("")
+    for east in (False, True):  # the other host has none, or another one
+        if east:
+            (WORK / "east/run").mkdir()
+        ended = train("west", "east")
+        check(all(code == 1 for _, code in ended) and
+              "rank 1: run: is not the folder in which rank 0 has created a file: "
+              "all hosts need the same checkpoint folder on a shared file system"
+              in ended[0][0] + ended[1][0], f"{ended}")
+        check(not stale.exists() and not any((WORK / "west/run").iterdir()),
+              "files remain")
+    (WORK / "east/run").rmdir()
+    (WORK / "east/run").symlink_to(WORK / "west/run")
+    ended = train("west", "east")
+    check(all(code == 0 for _, code in ended), f"{ended}")
+    check([one.name for one in (WORK / "west/run").iterdir()] ==
+          ["step-00000003"], "files remain")
 
 
 @test

@@ -2,9 +2,12 @@
 #include "runtime/engine/job.h"
 #include "runtime/engine/training_internal.h"
 
+#include "base/fail.h"
 #include "base/realtime.h"
 #include "base/text.h"
+#include "runtime/engine/all_reduce.h"
 #include "runtime/engine/resume.h"
+#include "runtime/transport/handshake.h"
 #include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
@@ -12,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Tag rounds below those of restarting ranks: see docs/formats/wire.md. */
+enum { MARKER_TURN = (1 << 23) - 7, CHECKED_TURN = (1 << 23) - 8 };
 
 /* --- hooks --- */
 
@@ -369,6 +375,33 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
     return lhi_checkpoint_remove_stale(folder, err);
 }
 
+/* Checks on every rank that it has the checkpoint folder in which rank 0 has
+ * created a file, because all ranks write their parts of a checkpoint there. A
+ * rank that fails ends the run before its first step. */
+static lh_status check_shared_folder(const lhi_training *t, lh_error *err)
+{
+    const char *folder = t->o.model->checkpoint;
+    const bool is_leader = lhi_net_rank(t->o.net) == 0;
+    uint64_t number = 0;
+    double sum = 0, none = 0;
+    if (is_leader && !lhi_random_bytes(&number, sizeof number))
+        return lhi_fail(err, LH_EIO, "cannot generate random numbers");
+    number >>= 12; /* exact as a double */
+    if (is_leader)
+        LHI_TRY(lhi_folder_marker_create(folder, number, err));
+    sum = (double)number;
+    lh_status status =
+        lhi_all_reduce_sum(t->o.net, MARKER_TURN, &sum, 1, t->o.stop, err);
+    if (status == LH_OK && !is_leader)
+        status = lhi_folder_marker_check(folder, (uint64_t)sum, err);
+    if (status == LH_OK) /* rank 0 removes the file after all checks */
+        status = lhi_all_reduce_sum(t->o.net, CHECKED_TURN, &none, 1, t->o.stop,
+                                    err);
+    if (is_leader)
+        lhi_folder_marker_remove(folder, number);
+    return status;
+}
+
 /* Claims the checkpoint folder for this run, on rank 0, and prints a remark if
  * the run is longer than its learning-rate schedule. */
 static lh_status claim_folder(lhi_training *t, lh_error *err)
@@ -460,6 +493,8 @@ static lh_status init(lhi_training *t, lh_error *err)
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
     if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(lock_checkpoints(t, err));
+    if (m->checkpoint && lhi_net_n_ranks(t->o.net) > 1 && !t->o.is_migrated)
+        LHI_TRY(check_shared_folder(t, err));
     const lhi_resume_options resume = {.train = t->train,
                                        .net = t->o.net,
                                        .path = m->resume,

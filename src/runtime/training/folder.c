@@ -17,6 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Prefix of the files by which ranks detect that they share a folder. */
+#define MARKER_PREFIX ".shared-"
+
 /* Suffix for a replaced folder on file systems without an atomic exchange. */
 #define OLD_SUFFIX ".old"
 
@@ -234,6 +237,58 @@ lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
     return LH_OK;
 }
 
+/* --- folders shared by hosts --- */
+
+/* Formats the path of marker `number` in checkpoint folder `folder` into `out`
+ * (LHI_PATH bytes). */
+static lh_status format_marker(const char *folder, uint64_t number, char *out,
+                               lh_error *err)
+{
+    return lhi_folder_path(out, err, "%s/" MARKER_PREFIX "%013" PRIx64, folder,
+                           number);
+}
+
+lh_status lhi_folder_marker_create(const char *folder, uint64_t number,
+                                   lh_error *err)
+{
+    char path[LHI_PATH];
+    LHI_TRY(format_marker(folder, number, path, err));
+    const int fd =
+        open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    close(fd);
+    return LH_OK;
+}
+
+lh_status lhi_folder_marker_check(const char *folder, uint64_t number,
+                                  lh_error *err)
+{
+    char path[LHI_PATH];
+    LHI_TRY(format_marker(folder, number, path, err));
+    if (access(path, F_OK) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? lhi_fail(err, LH_EIO,
+                              "%.300s: is not the folder in which rank 0 has "
+                              "created a file: all hosts need the same "
+                              "checkpoint folder on a shared file system",
+                              folder)
+                   : lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    return access(folder, W_OK) == 0
+               ? LH_OK
+               : lhi_fail(err, LH_EIO,
+                          "%.300s: %s; each rank writes its part of a "
+                          "checkpoint there",
+                          folder, strerror(errno));
+}
+
+void lhi_folder_marker_remove(const char *folder, uint64_t number)
+{
+    char path[LHI_PATH];
+    if (format_marker(folder, number, path, NULL) == LH_OK)
+        unlink(path);
+}
+
 /* --- stale folders of killed runs --- */
 
 /* Parses the name of a checkpoint's folder that was being replaced,
@@ -260,7 +315,8 @@ static bool is_checkpoint(const char *path)
 }
 
 /* Removes the entry `name` of folder `path` if a killed run has left it: an
- * incomplete checkpoint, a replaced one, or a folder for taking over the lock.
+ * incomplete checkpoint, a replaced one, a marker, or a folder for taking over
+ * the lock.
  * A replaced checkpoint that is the only one of its step gets its name back
  * (*moved: true). */
 static lh_status clean_entry(const char *path, const char *name, bool *moved,
@@ -273,6 +329,10 @@ static lh_status clean_entry(const char *path, const char *name, bool *moved,
                 strlen(LHI_LOCK_FILE LHI_LOCK_TAKEOVER_SUFFIX)) == 0) {
         LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
         rmdir(at);
+    }
+    if (strncmp(name, MARKER_PREFIX, strlen(MARKER_PREFIX)) == 0) {
+        LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
+        unlink(at);
     }
     if (!is_new && strncmp(name, ".old-", 5) != 0)
         return LH_OK;

@@ -343,6 +343,18 @@ void lhi_folder_lock_release(lhi_folder_lock *lock);
  * */
 lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
 
+/* Creates an empty file with `number` (below 2^52) in its name in checkpoint
+ * folder `folder`, by which other hosts detect that they share the folder. The
+ * name is new for each run, because network file systems cache lookups. */
+lh_status lhi_folder_marker_create(const char *folder, uint64_t number,
+                                   lh_error *err);
+/* Checks that `folder` has the file that rank 0 has created with `number`, and
+ * that this process can write there. LH_EIO: not. */
+lh_status lhi_folder_marker_check(const char *folder, uint64_t number,
+                                  lh_error *err);
+/* Removes the file with `number`, if it exists. */
+void lhi_folder_marker_remove(const char *folder, uint64_t number);
+
 /* A run that wants to write into a checkpoint folder. */
 typedef struct lhi_folder_claim {
     const char *folder;
