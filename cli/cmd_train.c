@@ -233,7 +233,9 @@ static const cli_option options[] = {
      .help =
          "local, tcp, ucx: end the run if a rank sends nothing for this "
          "time, for example because its process is stopped (default: 3.5s; "
-         "with --transport local or with --rails 10s). The minimum is 100ms, "
+         "with --transport local or with --rails 10s). A rank whose pass lasts "
+         "longer than this time (default 10s) and ten iterations ends it, too. "
+         "The minimum is 100ms, "
          "with --rails 1.6s."},
     {.name = "max-restarts",
      .type = CLI_COUNT,

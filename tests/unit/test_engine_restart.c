@@ -4,6 +4,7 @@
  *
  *     test_engine_restart [KILLS [SEED]] */
 #define _GNU_SOURCE
+#include "runtime/device/data.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
@@ -15,6 +16,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 enum { LAYERS = 4, STEPS = 12, RANKS = 4, MOST_STEPS = 1000 };
 
@@ -73,9 +75,13 @@ static void in_fork(void)
         setitimer(ITIMER_REAL, &death, NULL);
 }
 
+static char first_death[300]; /* remark on the first one */
+
 static void count_death(void *of, const char *text)
 {
     (void)of;
+    if (n_deaths == 0)
+        snprintf(first_death, sizeof first_death, "%s", text);
     n_deaths += strstr(text, "; all ranks restart (") != NULL;
 }
 
@@ -84,6 +90,27 @@ static void count_death(void *of, const char *text)
 static atomic_uint *n_reports; /* per step, from all attempts */
 
 static bool is_folder_lost;
+static int64_t silence_ns;
+
+/* Reads of data by all ranks, and the read that never ends; 0: none. */
+static atomic_uint *n_reads;
+static uint32_t hanging_read;
+
+lh_status __real_lhi_data_read_window(const lhi_data *data, int validation,
+                                      uint64_t sample, int32_t *tokens,
+                                      lh_error *err);
+lh_status __wrap_lhi_data_read_window(const lhi_data *data, int validation,
+                                      uint64_t sample, int32_t *tokens,
+                                      lh_error *err);
+lh_status __wrap_lhi_data_read_window(const lhi_data *data, int validation,
+                                      uint64_t sample, int32_t *tokens,
+                                      lh_error *err)
+{
+    if (hanging_read && atomic_fetch_add(n_reads, 1) + 1 == hanging_read)
+        for (;;)
+            pause();
+    return __real_lhi_data_read_window(data, validation, sample, tokens, err);
+}
 
 /* Replaces the checkpoint folder by a file and kills rank 0. */
 static void lose_folder(void)
@@ -139,6 +166,7 @@ static lh_status train(const struct kind *kind, const char *name,
                                 .steps = steps,
                                 .progress = report,
                                 .warning = count_death,
+                                .silence_ns = silence_ns,
                                 .max_restarts = max_restarts};
     return lh_train_cpu(pipeline, exec, &m, &o, out, err);
 }
@@ -230,6 +258,29 @@ static void ranks_are_killed(void)
         lh_train_result_free(want[k]);
 }
 
+/* One rank hangs in a pass of its third iteration, while its heartbeats go on:
+ * in each iteration the first and the last stage read two windows per
+ * replica. Others may be taken for silent on a busy machine. */
+static void a_rank_that_hangs_is_lost(void)
+{
+    lh_train_result *r = NULL;
+    lh_error err;
+    CHECK_OK(train(&kinds[3], "calm", STEPS, 0, 1e-2, &r, &err), err);
+    lh_train_result_free(r);
+    r = NULL;
+    n_deaths = 0;
+    silence_ns = 1000000000;
+    hanging_read = 2 * 2 * 2 * 2 + 3;
+    CHECK_OK(train(&kinds[3], "hung", STEPS, 100, 1e-2, &r, &err), err);
+    hanging_read = 0;
+    silence_ns = 0;
+    CHECK_MSG(n_deaths > 0 && strstr(first_death, ": hangs: its pass "), "%s",
+              first_death);
+    CHECK(r && r->n_restarts == n_deaths && r->n_iterations == STEPS);
+    lh_train_result_free(r);
+    check_same_file("calm", "hung", "model.safetensors");
+}
+
 /* --- ends ----------------------------------------------------------------- */
 
 static void restarts_are_limited(void)
@@ -307,7 +358,10 @@ int main(int argc, char **argv)
     chance = argc > 2 ? (uint64_t)atoll(argv[2]) : 1;
     n_reports = mmap(NULL, MOST_STEPS * sizeof *n_reports,
                      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (n_reports == MAP_FAILED || !folder_begin("restart", 6000))
+    n_reads = mmap(NULL, sizeof *n_reads, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (n_reports == MAP_FAILED || n_reads == MAP_FAILED ||
+        !folder_begin("restart", 6000))
         return 1;
     pthread_atfork(before_fork, NULL, in_fork);
     model = tiny_model(LAYERS);
@@ -317,6 +371,7 @@ int main(int argc, char **argv)
              err);
     CHECK_OK(lh_exec_make(pipeline, schedule, &how, &exec, &err), err);
     RUN(ranks_are_killed);
+    RUN(a_rank_that_hangs_is_lost);
     RUN(restarts_are_limited);
     RUN(an_unreadable_folder_ends_the_run);
     RUN(errors_are_not_repeated);

@@ -259,7 +259,9 @@ static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
                                const int64_t *arrive_ns, lh_error *err)
 {
     int64_t from = lhi_now_ns();
+    const bool was_working = lhi_net_pause_work(l->o.net);
     lh_status status = await_communications(l, done, arrive_ns, err);
+    lhi_net_resume_work(l->o.net, was_working);
     if (l->pass < l->n_waited)
         l->waited_ns[l->pass] += lhi_now_ns() - from;
     return status;

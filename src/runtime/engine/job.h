@@ -26,6 +26,7 @@
  *     worker_records.c           ... its records; worker_memory.c: memory
  *     step_conditions.c          ... slow links and devices
  *     process_events.c           ... killed and stopped processes
+ *     watchdog.c                 ... detection of a pass that hangs
  *     control_messages.c         ... encoding of control messages
  *     rank_program.c             storage of a rank for one execution plan
  *     reschedule.c               schedule switches during a run

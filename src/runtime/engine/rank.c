@@ -2,6 +2,7 @@
 #include "runtime/engine/rank.h"
 
 #include "base/realtime.h"
+#include "runtime/engine/watchdog.h"
 #include "schedule/pipeline/accessors.h"
 
 #include <stdlib.h>
@@ -417,9 +418,12 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
         return lhi_fail_nomem(err);
     record->start_ns = lhi_now_ns();
+    lhi_net_begin_work(rank->o.net, lhi_watchdog_pack_pass(&pass->pass),
+                       record->start_ns);
     lh_status status = device->ops->run(
         device, &what, in, buffer ? buffer->data : NULL, ready_ns, &span, err);
     record->end_ns = record->issued_ns = lhi_now_ns();
+    lhi_net_end_work(rank->o.net, record->end_ns);
     record->peak_bytes = device->ops->peak_bytes(device);
     if (status != LH_OK) {
         char text[LH_PASS_TEXT_SIZE];

@@ -159,6 +159,7 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
         return lhi_observer_finish(w->observer, w->net, w->device, w->turn,
                                    err);
     int64_t t0 = w->job->shared_clock ? command->t0_ns : lhi_now_ns(), end_ns;
+    const int64_t work_ns = lhi_net_total_work_ns(w->net);
     if (w->training) {
         LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
     } else {
@@ -171,6 +172,9 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
         lhi_rank_program_store_records(w->program, t0, rank->collectives,
                                        rank->n_collectives);
     }
+    if (w->watchdog)
+        lhi_watchdog_add_iteration(w->watchdog,
+                                   lhi_net_total_work_ns(w->net) - work_ns);
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
     out->pool_growth =
         w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
@@ -231,21 +235,6 @@ static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes a completed host or layer migration, `row`, to the caller's
- * callback. */
-static lh_status report_migration(const lhi_run_worker *w,
-                                  const lhi_switch *row, lh_error *err)
-{
-    lhi_rank_assignment assignment;
-    LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment,
-                                      &w->job->assignment_limits, &assignment,
-                                      err));
-    const lh_migration what = lhi_moved_to_public(row, &assignment);
-    w->job->o.migrated(w->job->o.context, &what);
-    lhi_rank_assignment_fini(&assignment);
-    return LH_OK;
-}
-
 /* Waits for the votes on the open proposal, if any, and sets the command's
  * verdict: switch to it, drop it, or migrate first. */
 static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
@@ -269,7 +258,7 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
         LHI_TRY(lhi_journal_add_switch(w->job->record->journal, &rows[before],
                                        err));
     if (n > before && w->job->o.migrated && rows[before].n_assignment)
-        LHI_TRY(report_migration(w, &rows[before], err));
+        LHI_TRY(lhi_run_worker_report_migration(w, &rows[before], err));
     if (n > before && w->job->o.switched) {
         const lh_switch what = lhi_switch_to_public(&rows[before]);
         w->job->o.switched(w->job->o.context, &what);
@@ -721,6 +710,10 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
         w->stop = &w->stop_now;
     }
     LHI_TRY(make_rank(w, err));
+    if (!lhi_job_has_threads(w->job)) {
+        const lhi_watchdog_options o = {w->net, w->job->o.silence_ns, true};
+        LHI_TRY(lhi_watchdog_start(&o, &w->watchdog, err));
+    }
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }
 
@@ -780,8 +773,9 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
         if (err)
             *err = own;
     }
-    /* The threads of adaptation and rescheduler use the endpoint, which is
-     * closed next. */
+    /* The threads of watchdog, adaptation and rescheduler use the endpoint,
+     * which is closed next. */
+    lhi_watchdog_stop(w->watchdog);
     if (w->adapting)
         lhi_adaptation_stop(w->adapting);
     if (w->rescheduler)

@@ -11,6 +11,7 @@
 #include "runtime/engine/online_adaptation.h"
 #include "runtime/engine/rank_program.h"
 #include "runtime/engine/reschedule.h"
+#include "runtime/engine/watchdog.h"
 
 #include <stdatomic.h>
 
@@ -41,6 +42,7 @@ typedef struct lhi_run_worker {
     lhi_memory_checkpoint *in_memory; /* NULL: none */
     bool is_restored;                 /* the run began with it */
     lhi_observer *observer;           /* NULL: no profile is recorded */
+    lhi_watchdog *watchdog;           /* NULL: ranks are threads */
     uint64_t n_steps;                 /* completed by this rank */
     uint32_t me, n;
     uint32_t place;               /* current logical rank */
@@ -156,6 +158,10 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w);
  * Collective. */
 lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step,
                                  lhi_migration_stats *out, lh_error *err);
+/* Passes a completed host or layer migration, `row`, to the caller's
+ * callback. */
+lh_status lhi_run_worker_report_migration(const lhi_run_worker *w,
+                                          const lhi_switch *row, lh_error *err);
 /* Continues with the device and training of the migration target; NULL: the
  * rank keeps its own. */
 void lhi_run_worker_finish_migration(lhi_run_worker *w,

@@ -117,3 +117,16 @@ void lhi_run_worker_finish_migration(lhi_run_worker *w,
     }
     w->state = LH_NONE; /* conditions are applied before the next step */
 }
+
+lh_status lhi_run_worker_report_migration(const lhi_run_worker *w,
+                                          const lhi_switch *row, lh_error *err)
+{
+    lhi_rank_assignment assignment;
+    LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment,
+                                      &w->job->assignment_limits, &assignment,
+                                      err));
+    const lh_migration what = lhi_moved_to_public(row, &assignment);
+    w->job->o.migrated(w->job->o.context, &what);
+    lhi_rank_assignment_fini(&assignment);
+    return LH_OK;
+}

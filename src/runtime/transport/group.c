@@ -173,6 +173,7 @@ static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
  * would have transferred them, and adds the durations to the totals. */
 static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
 {
+    const bool was_working = lhi_net_pause_work(g->net);
     if (status == LH_OK)
         status = lhi_round_wait(&g->round, g->round.receives, g->stop, err);
     status = lhi_round_end(&g->round, status, g->stop, err);
@@ -186,6 +187,7 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     if (status == LH_OK && link_ns > 0 && g->members.n_ranks > 1)
         lhi_sleep_until(g->latest_ns + link_ns);
     g->spent_ns += lhi_now_ns() - g->began_ns;
+    lhi_net_resume_work(g->net, was_working);
     return status;
 }
 
@@ -405,8 +407,10 @@ lh_status lhi_group_all_to_all_with_counts(lhi_group *g,
         status = send_all(g, &g->ahead, counts, err);
     if (status == LH_OK)
         status = send_all(g, &g->round, rows, err);
+    const bool was_working = lhi_net_pause_work(g->net);
     if (status == LH_OK)
         status = lhi_round_wait(&g->ahead, g->ahead.receives, g->stop, err);
+    lhi_net_resume_work(g->net, was_working);
     if (status == LH_OK)
         status = copy_own(g, counts, err);
     if (status == LH_OK) {

@@ -86,7 +86,9 @@ bool lhi_net_is_reporter(const lhi_net *net)
     lhi_failure *f = net->failure;
     if (get_final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
         return true;
-    return f->reported_by != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
+    /* A lost rank that could still report its loss prints nothing. */
+    return (f->is_loss || f->reported_by != f->rank) &&
+           net->rank == (f->rank == 0 ? 1 : 0);
 }
 
 bool lhi_net_has_lost_rank(const lhi_net *net)
@@ -379,6 +381,51 @@ lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
 void lhi_net_abort(lhi_net *net, const char *reason)
 {
     net->ops->abort(net, reason);
+}
+
+void lhi_net_abort_as_lost(lhi_net *net, const char *reason)
+{
+    lhi_failure_set_loss(net->failure, net->rank, reason);
+    net->ops->abort(net, reason); /* sends the first failure, this one */
+}
+
+void lhi_net_begin_work(lhi_net *net, uint64_t what, int64_t now_ns)
+{
+    __atomic_store_n(&net->work, what, __ATOMIC_RELAXED);
+    __atomic_store_n(&net->work_since_ns, now_ns, __ATOMIC_RELEASE);
+}
+
+void lhi_net_end_work(lhi_net *net, int64_t now_ns)
+{
+    net->total_work_ns += now_ns - net->work_since_ns;
+    __atomic_store_n(&net->work_since_ns, 0, __ATOMIC_RELEASE);
+}
+
+bool lhi_net_pause_work(lhi_net *net)
+{
+    const bool was_working = net->work_since_ns != 0;
+    if (was_working)
+        lhi_net_end_work(net, lhi_now_ns());
+    return was_working;
+}
+
+void lhi_net_resume_work(lhi_net *net, bool was_working)
+{
+    if (was_working)
+        __atomic_store_n(&net->work_since_ns, lhi_now_ns(), __ATOMIC_RELEASE);
+}
+
+int64_t lhi_net_read_work(const lhi_net *net, uint64_t *what)
+{
+    const int64_t since_ns =
+        __atomic_load_n(&net->work_since_ns, __ATOMIC_ACQUIRE);
+    *what = __atomic_load_n(&net->work, __ATOMIC_RELAXED);
+    return since_ns;
+}
+
+int64_t lhi_net_total_work_ns(const lhi_net *net)
+{
+    return net->total_work_ns;
 }
 
 const char *lhi_net_failure(const lhi_net *net)

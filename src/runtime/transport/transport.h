@@ -184,6 +184,28 @@ lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
  * and receive returns LH_EIO within a second. The first reason is reported. May
  * be called twice. */
 void lhi_net_abort(lhi_net *net, const char *reason);
+/* Fails the run like lhi_net_abort(), but as the loss of this rank, after which
+ * a run may restart. Another rank reports it, because this one may not be able
+ * to end. */
+void lhi_net_abort_as_lost(lhi_net *net, const char *reason);
+
+/* Marks the begin, at now_ns, of work `what` (the caller's number) of the
+ * rank's thread on which no other rank has an influence, until
+ * lhi_net_end_work(). */
+void lhi_net_begin_work(lhi_net *net, uint64_t what, int64_t now_ns);
+/* Marks the end of the work at now_ns. */
+void lhi_net_end_work(lhi_net *net, int64_t now_ns);
+/* Interrupts the work while its thread waits for other ranks; false: it was not
+ * at work. */
+bool lhi_net_pause_work(lhi_net *net);
+/* Continues the work if it was interrupted (`was_working`). */
+void lhi_net_resume_work(lhi_net *net, bool was_working);
+/* Returns when the present work began or was continued, and its number in
+ * *what; 0: none is in progress. Any thread. */
+int64_t lhi_net_read_work(const lhi_net *net, uint64_t *what);
+/* Returns the total duration of all work in ns, without interruptions. Only the
+ * rank's thread. */
+int64_t lhi_net_total_work_ns(const lhi_net *net);
 /* Returns the reason of the run's failure, with the failed rank ("rank 3:
  * ..."); NULL: the run has not failed. */
 const char *lhi_net_failure(const lhi_net *net);

@@ -61,6 +61,11 @@ struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
     uint32_t event_count; /* atomic, a futex */
+    /* Work of the rank's thread: since when (atomic, 0: none), its number
+     * (atomic), and the total of ended work. */
+    int64_t work_since_ns;
+    uint64_t work;
+    int64_t total_work_ns;
     lhi_links *links;     /* NULL: no emulation */
     lhi_failure *failure;
     bool (*read_notice)(void *of, char *text,
