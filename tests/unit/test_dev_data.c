@@ -6,7 +6,9 @@
 
 #include "test.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void write_file(char *path, const void *bytes, size_t n)
@@ -80,6 +82,40 @@ static void windows(void)
     CHECK_HAS(err.text, "too few");
     unlink(path);
     CHECK_INT(lhi_data_open(&o, &data, &err), LH_EIO);
+}
+
+/* One byte of another value, or the same one: the file may not be written. */
+static void a_file_that_is_written_during_the_run_is_detected(void)
+{
+    unsigned char bytes[100];
+    char path[32];
+    lh_error err;
+    lhi_data *data;
+    int32_t w[4];
+    struct stat info;
+    memset(bytes, 7, sizeof bytes);
+    write_file(path, bytes, sizeof bytes);
+    const lhi_data_options o = {
+        .path = path, .kind = LHI_DATA_BYTES, .vocab = 256, .sequence = 3};
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(lhi_data_open(&o, &data, &err), err);
+        CHECK_OK(lhi_data_read_window(data, 0, 0, w, &err), err);
+        const int fd = open(path, O_WRONLY | (i == 1 ? O_APPEND : 0));
+        CHECK(fd >= 0 && fstat(fd, &info) == 0);
+        if (i == 1 || i == 2) /* one byte more; one byte of another value */
+            CHECK_INT(write(fd, "x", 1), 1);
+        /* The clock of file systems ticks only every few milliseconds. */
+        struct timespec times[] = {info.st_atim, info.st_mtim};
+        times[1].tv_sec += i == 2 || i == 3;
+        CHECK_INT(futimens(fd, times), 0);
+        close(fd);
+        CHECK_INT(lhi_data_read_window(data, 0, 0, w, &err),
+                  i == 0 ? LH_OK : LH_EIO);
+        if (i > 0)
+            CHECK_HAS(err.text, "was changed while in use");
+        lhi_data_close(data);
+    }
+    unlink(path);
 }
 
 static void kinds(void)
@@ -476,6 +512,7 @@ static void encoded_file(void)
 int main(void)
 {
     RUN(windows);
+    RUN(a_file_that_is_written_during_the_run_is_detected);
     RUN(kinds);
     RUN(words);
     RUN(other_words);

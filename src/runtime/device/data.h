@@ -64,7 +64,8 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 /* Fills tokens[0..sequence + ahead], one token more than the window and the
  * look-ahead, since a position's target is the next token. `sample` counts from
  * 0 without limit. Each pass over the training data has its own order;
- * validation repeats its windows in order. */
+ * validation repeats its windows in order. LH_EIO: a file was changed since it
+ * was opened. */
 lh_status lhi_data_read_window(const lhi_data *data, int validation,
                                uint64_t sample, int32_t *tokens, lh_error *err);
 

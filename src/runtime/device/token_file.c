@@ -23,6 +23,9 @@ struct lhi_token_file {
     uint32_t *encoded; /* free with lhi_tokens_free() */
     uint32_t size;     /* bytes per token in the file */
     uint64_t n_tokens;
+    /* Size in bytes and modification time when it was opened. */
+    off_t bytes;
+    struct timespec changed;
 };
 
 /* Encodes a text file with the options' tokenizer into file->tokens. */
@@ -55,26 +58,45 @@ static lh_status encode(lhi_token_file *file, const lhi_data_options *o,
     return status;
 }
 
-/* Opens a regular file for reading: *fd its descriptor, *bytes its size.
- * LH_EINPUT: it is no regular file. */
-static lh_status open_regular(const char *path, int *fd, uint64_t *bytes,
+/* Opens a regular file for reading: *fd its descriptor, *info its size and
+ * times. LH_EINPUT: it is no regular file. */
+static lh_status open_regular(const char *path, int *fd, struct stat *info,
                               lh_error *err)
 {
-    struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0 || fstat(*fd, &info) != 0)
+    if (*fd < 0 || fstat(*fd, info) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(info->st_mode))
         return lhi_fail(err, LH_EINPUT, "%s: is not a file", path);
-    *bytes = (uint64_t)info.st_size;
     return LH_OK;
+}
+
+/* Checks that no program has written to the file since it was opened. LH_EIO:
+ * one has. */
+static lh_status check_unchanged(const lhi_token_file *file, lh_error *err)
+{
+    struct stat info;
+    if (fstat(file->fd, &info) != 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", file->path, strerror(errno));
+    if (info.st_size == file->bytes &&
+        info.st_mtim.tv_sec == file->changed.tv_sec &&
+        info.st_mtim.tv_nsec == file->changed.tv_nsec)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO,
+                    "%s: was changed while in use (its size or modification "
+                    "time); restore it and continue from the last checkpoint, "
+                    "or begin a new run",
+                    file->path);
 }
 
 /* Opens a file of tokens of file->size bytes and counts them. */
 static lh_status open_tokens(lhi_token_file *file, lh_error *err)
 {
-    uint64_t bytes;
-    LHI_TRY(open_regular(file->path, &file->fd, &bytes, err));
+    struct stat info;
+    LHI_TRY(open_regular(file->path, &file->fd, &info, err));
+    const uint64_t bytes = (uint64_t)info.st_size;
+    file->bytes = info.st_size;
+    file->changed = info.st_mtim;
     if (bytes % file->size)
         return lhi_fail(err, LH_EINPUT,
                         "%s: %" PRIu64
@@ -212,10 +234,10 @@ static lh_status open_indexed(lhi_arena *mem, lhi_token_file *file,
     }
     file->path = names[0];
     int fd;
-    uint64_t bytes;
-    lh_status status = open_regular(names[1], &fd, &bytes, err);
+    struct stat info;
+    lh_status status = open_regular(names[1], &fd, &info, err);
     if (status == LH_OK)
-        status = read_index(file, fd, names[1], bytes, err);
+        status = read_index(file, fd, names[1], (uint64_t)info.st_size, err);
     if (fd >= 0)
         close(fd);
     return status;
@@ -293,6 +315,7 @@ lh_status lhi_token_file_read(const lhi_token_file *file, uint64_t at,
         char *end = (char *)tokens + count * (sizeof *tokens - file->size);
         LHI_TRY(read_bytes(file->fd, file->path, at * file->size, end,
                            count * file->size, err));
+        LHI_TRY(check_unchanged(file, err));
         widen_tokens(tokens, count, file->size, end);
     }
     for (size_t i = 0; vocab > 0 && i < count; i++)

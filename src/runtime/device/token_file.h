@@ -25,7 +25,8 @@ uint64_t lhi_token_file_count(const lhi_token_file *file);
 /* Returns the file's path. */
 const char *lhi_token_file_path(const lhi_token_file *file);
 /* Reads `count` tokens from position `at`. LH_EINPUT: one of them is beyond
- * `vocab` (0: not checked). */
+ * `vocab` (0: not checked). LH_EIO: another program has written to the file
+ * since it was opened; a text with a tokenizer was read completely then. */
 lh_status lhi_token_file_read(const lhi_token_file *file, uint64_t at,
                               size_t count, uint32_t vocab, int32_t *tokens,
                               lh_error *err);
