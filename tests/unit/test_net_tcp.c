@@ -6,6 +6,7 @@
 #include "net_conform.h"
 #include "net_processes.h"
 #include "runtime/transport/handshake.h"
+#include "runtime/transport/tcp_returns.h"
 #include "runtime/transport/wire_format.h"
 #include "virtual_time.h"
 
@@ -263,6 +264,61 @@ static void nobody_there(void)
     CHECK_HAS(err.text, "at least 16");
 }
 
+/* Rank 1 of 3 runs on another host; its own process comes back and waits for an
+ * hour, while rank 0 polls. A process with rank 2, which runs, one with another
+ * secret and one with another plan are rejected. */
+static void a_rank_comes_back(void)
+{
+    static const unsigned char setup[LHI_SETUP_BYTES];
+    static const bool is_replaced[] = {false, true, false};
+    joining j = usual();
+    joining_rank ranks[4];
+    lhi_tcp_returns *returns = NULL;
+    lh_error err;
+    j.join_ns = 3600 * second_ns;
+    joining other_secret = j, other_setup = j;
+    other_secret.secret = "another secret of good length";
+    other_setup.odd = 1;
+    other_setup.odd_setup[0] = 1;
+    const lhi_tcp_options o = {.n_ranks = 3,
+                               .port = j.port,
+                               .job = j.job,
+                               .setup = setup,
+                               .secret = secret,
+                               .secret_size = strlen(secret)};
+    CHECK_OK(lhi_tcp_returns_open(&o, is_replaced, &returns, &err), err);
+    start_joining(&ranks[0], &j, 2, 3);
+    start_joining(&ranks[1], &other_secret, 1, 3);
+    start_joining(&ranks[2], &other_setup, 1, 3);
+    for (int i = 0; i < 20; i++) { /* iterations of 1 s */
+        CHECK_INT(lhi_tcp_returns_poll(returns), UINT32_MAX);
+        lhi_sleep_for(second_ns);
+    }
+    static const char *const texts[] = {"rank 2 is already connected",
+                                        "wrong secret", "has other plan"};
+    for (int i = 0; i < 3; i++) {
+        pthread_join(ranks[i].thread, NULL);
+        CHECK_HAS(ranks[i].err.text, texts[i]);
+    }
+    start_joining(&ranks[3], &j, 1, 3);
+    const int64_t begin_ns = lhi_now_ns();
+    while (lhi_tcp_returns_poll(returns) == UINT32_MAX &&
+           lhi_now_ns() - begin_ns < 60 * second_ns)
+        lhi_sleep_for(second_ns);
+    CHECK_INT(lhi_tcp_returns_poll(returns), 1);
+    CHECK(lhi_now_ns() - begin_ns < 10 * second_ns);
+    lhi_tcp_returns_close(returns);
+    /* All ranks join again, with the process that has come back. */
+    start_joining(&ranks[0], &j, 0, 3);
+    start_joining(&ranks[2], &j, 2, 3);
+    for (int i = 0; i < 4; i++) {
+        if (i == 1)
+            continue;
+        pthread_join(ranks[i].thread, NULL);
+        CHECK_MSG(ranks[i].status == LH_OK, "%d: %s", i, ranks[i].err.text);
+    }
+}
+
 static int connect_loopback(uint16_t port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -501,6 +557,7 @@ int main(void)
     RUN(conforms);
     RUN_VIRTUAL(wrong_secret);
     RUN_VIRTUAL(wrong_secret_of_rank_0);
+    RUN_VIRTUAL(a_rank_comes_back);
     RUN_VIRTUAL(another_job);
     RUN_VIRTUAL(another_setup);
     RUN_VIRTUAL(another_count);

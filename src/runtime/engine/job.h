@@ -71,6 +71,7 @@
 #include "runtime/engine/rank.h"
 #include "runtime/engine/rank_assignment.h"
 #include "runtime/engine/training.h"
+#include "runtime/transport/tcp_returns.h"
 
 #include <string.h>
 
@@ -100,6 +101,11 @@ typedef struct lhi_job {
     bool replaces;           /* this process runs a lost rank of another host */
     uint32_t replacing_host; /* if so: rank whose host this process uses */
     lhi_rerouting rerouting;
+    /* Options with which this rank has joined; NULL: ranks were not started by
+     * srun, torchrun or --hosts. */
+    const lhi_tcp_options *tcp;
+    /* Listens for ranks that run on another host; rank 0; NULL: none does. */
+    lhi_tcp_returns *returns;
     /* This process is a rank 0 that was started again: the others restart, and
      * the record of the run is lost. */
     bool is_started_again;

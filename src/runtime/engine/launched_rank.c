@@ -361,6 +361,7 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                                .n_rails = job->o.n_rails,
                                .rails = job->o.rails};
     start mine = {.job = job, .rank = s.rank, .tcp = &o};
+    job->tcp = &o;
     return run_rank(&mine, result, err);
 }
 

@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Tag round below those of restarting ranks: see docs/formats/wire.md. */
 enum { REPLACED_TURN = (1 << 23) - 6 };
@@ -164,17 +165,64 @@ lh_status lhi_job_reroute_lost(lhi_job *job, lh_error *err)
                    lhi_job_find_sharing_host(job, r->lost_rank), err);
 }
 
+/* Lets rank 0 listen for the processes of the replaced ranks, unless the run
+ * cannot restart again with them; is_replaced: per rank. */
+static lh_status await_returns(lhi_job *job, const bool *is_replaced,
+                               lh_error *err)
+{
+    char text[400];
+    lh_error why = {0};
+    if (!job->tcp || job->n_restarts >= job->o.max_restarts)
+        return LH_OK;
+    const lh_status status =
+        lhi_tcp_returns_open(job->tcp, is_replaced, &job->returns, &why);
+    if (status == LH_ENOMEM && err)
+        *err = why;
+    if (status == LH_OK || status == LH_ENOMEM)
+        return status;
+    snprintf(text, sizeof text,
+             "a host that is back is not used before the next restart: %.300s",
+             why.text);
+    print_remark(job, text);
+    return LH_OK;
+}
+
+/* Divides the microbatches of the only rank that another host runs, and lets
+ * rank 0 wait for all such ranks to come back; hosts: per rank 1 plus the rank
+ * whose host runs it, 0: its own. */
+static lh_status handle_replaced(lhi_job *job, uint32_t me, uint32_t n,
+                                 const double *hosts, bool *is_replaced,
+                                 lh_error *err)
+{
+    uint32_t n_replaced = 0, rank = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        is_replaced[r] = hosts[r] > 0;
+        n_replaced += is_replaced[r];
+        rank = is_replaced[r] ? r : rank;
+    }
+    lhi_job_clear_rerouting(job);
+    report_several(job, n_replaced);
+    if (n_replaced > 0 && me == 0)
+        LHI_TRY(await_returns(job, is_replaced, err));
+    return n_replaced == 1 ? reroute(job, rank, (uint32_t)hosts[rank] - 1, err)
+                           : LH_OK;
+}
+
 lh_status lhi_job_reroute_replaced(lhi_job *job, lhi_net *net, lh_error *err)
 {
-    const double rank = job->replaces ? lhi_net_rank(net) : 0;
-    const double host = job->replaces ? job->replacing_host : 0;
-    double sums[] = {job->replaces, rank, host};
+    const uint32_t me = lhi_net_rank(net), n = lhi_net_n_ranks(net);
     if (!job->record || !job->launched)
         return LH_OK;
-    LHI_TRY(lhi_all_reduce_sum(net, REPLACED_TURN, sums, 3, NULL, err));
-    lhi_job_clear_rerouting(job);
-    report_several(job, (uint32_t)sums[0]);
-    if ((uint32_t)sums[0] != 1)
-        return LH_OK;
-    return reroute(job, (uint32_t)sums[1], (uint32_t)sums[2], err);
+    double *hosts = calloc(n, sizeof *hosts);
+    bool *is_replaced = calloc(n, sizeof *is_replaced);
+    lh_status status = hosts && is_replaced ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && job->replaces)
+        hosts[me] = 1 + job->replacing_host;
+    if (status == LH_OK)
+        status = lhi_all_reduce_sum(net, REPLACED_TURN, hosts, n, NULL, err);
+    if (status == LH_OK)
+        status = handle_replaced(job, me, n, hosts, is_replaced, err);
+    free(hosts);
+    free(is_replaced);
+    return status;
 }

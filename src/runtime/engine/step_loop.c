@@ -410,6 +410,23 @@ static lh_status lead_save(lhi_run_worker *w, lh_error *err)
                         err);
 }
 
+/* Restarts all ranks if the process of a rank that another host runs is back:
+ * fails the run as if that rank was lost, after a checkpoint, because no rank
+ * may have its part of the state in memory. */
+static lh_status restart_with_returned_rank(lhi_run_worker *w, lh_error *err)
+{
+    const uint32_t rank =
+        w->job->returns ? lhi_tcp_returns_poll(w->job->returns) : UINT32_MAX;
+    if (rank == UINT32_MAX)
+        return LH_OK;
+    if (has_unsaved_state(w)) {
+        LHI_TRY(lead_save(w, err));
+        mark_saved(w);
+    }
+    lhi_net_abort_loss(w->net, rank, "its host is back");
+    return lhi_fail(err, LH_EIO, "%s", lhi_net_failure(w->net));
+}
+
 /* Measures the links between stages for the profile at the run's end,
  * also of a stopped one. */
 static lh_status lead_measurement(lhi_run_worker *w, lh_error *err)
@@ -525,29 +542,6 @@ static void report_unsaved(lhi_run_worker *w)
                         "was written; earlier checkpoints, if any, remain");
 }
 
-/* Prints the step with which a restarted run continues, and the source of its
- * training state. */
-static void report_restart(const lhi_run_worker *w, uint64_t step)
-{
-    char text[250];
-    const lhi_job *job = w->job;
-    const char *source = !w->training     ? ""
-                         : w->is_restored ? ", with the state in memory"
-                         : job->model->resume && step > 0
-                             ? ", with the state in the checkpoint"
-                             : ", with its initial state";
-    if (job->is_started_again)
-        snprintf(text, sizeof text,
-                 "rank 0 was started again: the run continues at step %" PRIu64
-                 "%s; the results of earlier iterations are lost",
-                 step, source);
-    else
-        snprintf(text, sizeof text,
-                 "restart %" PRIu32 " continues at step %" PRIu64 "%s",
-                 job->n_restarts, step, source);
-    print_remark(w, text);
-}
-
 /* Continues the run's record at `step` (rank 0), and reports recorded
  * iterations that a lost rank 0 had not yet reported to the caller. */
 static lh_status continue_record(lhi_run_worker *w, uint64_t step,
@@ -556,7 +550,7 @@ static lh_status continue_record(lhi_run_worker *w, uint64_t step,
     LHI_TRY(lhi_run_record_begin(w->job, step, &w->n_iterations, err));
     w->saved = w->n_iterations > 0 && !w->is_restored;
     if (w->job->n_restarts > 0 || w->job->is_started_again)
-        report_restart(w, step);
+        lhi_run_worker_report_restart(w, step);
     report_iterations(w, w->job->record->n_reported);
     return LH_OK;
 }
@@ -579,7 +573,9 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
             w->interrupted = true;
             break;
         }
-        status = lead_step(w, step, err);
+        status = restart_with_returned_rank(w, err);
+        if (status == LH_OK)
+            status = lead_step(w, step, err);
         report_transport_remarks(w);
         if (w->over_limit_rank != LH_NONE)
             break;
@@ -785,6 +781,8 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
     if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
         status == LH_OK)
         status = LH_ENOMEM;
+    lhi_tcp_returns_close(job->returns);
+    job->returns = NULL;
     lhi_text_fini(&out);
     return status;
 }

@@ -96,7 +96,7 @@ static void report_hang(lhi_watchdog *dog, uint64_t pass)
         lh_pass_format(&what, name), (double)find_limit(dog) * 1e-9,
         (double)dog->o.silence_ns * 1e-9, ITERATIONS_PER_PASS,
         (double)dog->longest_ns * 1e-9);
-    lhi_net_abort_as_lost(dog->o.net, text);
+    lhi_net_abort_loss(dog->o.net, lhi_net_rank(dog->o.net), text);
     wait_for(dog, notice_ns);
     if (!dog->stops && dog->o.kills)
         kill(getpid(), SIGKILL);

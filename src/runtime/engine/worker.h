@@ -181,5 +181,8 @@ lh_status lhi_run_worker_add_header(const lhi_run_worker *w,
  * after the end command. */
 lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
                                          lh_error *err);
+/* Prints the step with which a restarted run continues, and the source of its
+ * training state. */
+void lhi_run_worker_report_restart(const lhi_run_worker *w, uint64_t step);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers the run's records on rank 0 at its end. */
+/* Gathers the run's records on rank 0 at its end; reports restarts. */
 #include "runtime/engine/restart.h"
 #include "runtime/engine/run_journal.h"
 #include "runtime/engine/worker.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Appends the encoded counts and records of this rank's passes and collectives
@@ -162,4 +164,26 @@ lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
         lhi_text_add(out, (const char *)lhi_observer_sums(w->observer),
                      lhi_observer_count_sums(w->job) * sizeof(double));
     return out->failed ? lhi_fail_nomem(err) : LH_OK;
+}
+
+void lhi_run_worker_report_restart(const lhi_run_worker *w, uint64_t step)
+{
+    char text[250];
+    const lhi_job *job = w->job;
+    const char *source = !w->training     ? ""
+                         : w->is_restored ? ", with the state in memory"
+                         : job->model->resume && step > 0
+                             ? ", with the state in the checkpoint"
+                             : ", with its initial state";
+    if (job->is_started_again)
+        snprintf(text, sizeof text,
+                 "rank 0 was started again: the run continues at step %" PRIu64
+                 "%s; the results of earlier iterations are lost",
+                 step, source);
+    else
+        snprintf(text, sizeof text,
+                 "restart %" PRIu32 " continues at step %" PRIu64 "%s",
+                 job->n_restarts, step, source);
+    if (job->o.warning)
+        job->o.warning(job->o.context, text);
 }

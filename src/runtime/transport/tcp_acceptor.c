@@ -160,6 +160,10 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
         lhi_tcp_refuse(t, g->fd, why);
         return false;
     }
+    if (t->detects_returns) {
+        t->returned = rank;
+        return false;
+    }
     lhi_handshake_message answer =
         lhi_tcp_make_message(t, LHI_HANDSHAKE_WELCOME);
     lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake,

@@ -563,9 +563,17 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates tables for peers and pending connections; LH_EIO: the limit on open
- * files is too low. */
-static lh_status allocate(lhi_tcp_join_state *t, lh_error *err)
+void lhi_tcp_release(lhi_tcp_join_state *t)
+{
+    lhi_pending_fini(&t->pending);
+    free(t->polls);
+    free(t->fds);
+    free(t->addresses);
+    free(t->shakes);
+    free(t->is_impersonated);
+}
+
+lh_status lhi_tcp_allocate(lhi_tcp_join_state *t, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;
     uint32_t least = n - 1 + OTHER_FILES + MIN_PENDING;
@@ -603,7 +611,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_TIMEOUT_NS);
     lhi_compute_job_digest(o->job ? o->job : "", t.job);
     lh_error e = {0};
-    lh_status status = allocate(&t, &e);
+    lh_status status = lhi_tcp_allocate(&t, &e);
     if (status == LH_OK)
         status = join(&t, &e);
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
@@ -619,11 +627,6 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     }
     if (t.listener >= 0)
         close(t.listener);
-    lhi_pending_fini(&t.pending);
-    free(t.polls);
-    free(t.fds);
-    free(t.addresses);
-    free(t.shakes);
-    free(t.is_impersonated);
+    lhi_tcp_release(&t);
     return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
 }

@@ -43,6 +43,9 @@ typedef struct lhi_tcp_join_state {
     bool *is_impersonated;
     /* Last time at which a rank joined, or one was first impersonated. */
     int64_t progress_ns;
+    /* Authenticated ranks are not admitted, but recorded (tcp_returns.h). */
+    bool detects_returns;
+    uint32_t returned; /* UINT32_MAX: none */
     const lhi_tcp_extra *extra;
     lhi_tcp_extra_callback *on_extra;
     void *context;
@@ -58,6 +61,11 @@ lhi_tcp_make_message(const lhi_tcp_join_state *t, lhi_handshake_kind kind)
     return h;
 }
 
+/* Allocates tables for peers and pending connections; LH_EIO: the limit on open
+ * files is too low. */
+lh_status lhi_tcp_allocate(lhi_tcp_join_state *t, lh_error *err);
+/* Closes the pending connections and frees the tables. */
+void lhi_tcp_release(lhi_tcp_join_state *t);
 /* Sends a refusal with the reason `why` over socket `fd` without blocking; it
  * is lost if the socket buffer is full. */
 void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why);

@@ -383,9 +383,9 @@ void lhi_net_abort(lhi_net *net, const char *reason)
     net->ops->abort(net, reason);
 }
 
-void lhi_net_abort_as_lost(lhi_net *net, const char *reason)
+void lhi_net_abort_loss(lhi_net *net, uint32_t rank, const char *reason)
 {
-    lhi_failure_set_loss(net->failure, net->rank, reason);
+    lhi_failure_set_loss(net->failure, rank, reason);
     net->ops->abort(net, reason); /* sends the first failure, this one */
 }
 

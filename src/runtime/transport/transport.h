@@ -184,10 +184,10 @@ lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
  * and receive returns LH_EIO within a second. The first reason is reported. May
  * be called twice. */
 void lhi_net_abort(lhi_net *net, const char *reason);
-/* Fails the run like lhi_net_abort(), but as the loss of this rank, after which
- * a run may restart. Another rank reports it, because this one may not be able
- * to end. */
-void lhi_net_abort_as_lost(lhi_net *net, const char *reason);
+/* Fails the run like lhi_net_abort(), but as the loss of rank `rank`, after
+ * which a run may restart. A rank that reports its own loss does not print it,
+ * because it may not be able to end. */
+void lhi_net_abort_loss(lhi_net *net, uint32_t rank, const char *reason);
 
 /* Marks the begin, at now_ns, of work `what` (the caller's number) of the
  * rank's thread on which no other rank has an influence, until
