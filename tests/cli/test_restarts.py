@@ -406,6 +406,12 @@ def a_lost_rank_trains_on_other_ranks():
     json_case("processes", [*train, *lost, "processes", "--ranks", "local"],
               err=r"rank 4: killed by signal 9 \(Killed\); all ranks restart "
                   rf"\(restart 1 of at most 1\)(.|\n)*{says}")
+    json_case("adapts", [*train, *lost, "adapts", "--adapt"], program=VIRTUAL,
+              err=f"{says}.*; the schedule does not change before the rank is "
+                  "back")
+    json_case("moves", [*train, *lost, "moves", "--adapt", "--moving", "1ms"],
+              program=VIRTUAL, err="its replacement runs all of its "
+              "microbatches, because .* with moves of layers or hosts")
     write("both.yaml", read("events.yaml").replace(
         "lost}", "lost}, {at: 6, rank: 2, process: lost}"))
     json_case("two", [*train[:-4], "--max-restarts", "2", "--steps", "8",
@@ -417,8 +423,10 @@ def a_lost_rank_trains_on_other_ranks():
               program=VIRTUAL, err=says)
     for part in "model.safetensors", "optimizer.safetensors":
         one, *others = ((WORK / f"{name}/step-00000008" / part).read_bytes()
-                        for name in ("threads", "processes", "resumed", "calm"))
-        check([one == other for other in others] == [True, True, False], part)
+                        for name in ("threads", "processes", "resumed", "adapts",
+                                     "calm"))
+        check([one == other for other in others] == [True, True, True, False],
+              part)
     check(losses(found)[:4] == losses(calm)[:4] and
           all(abs(a - b) < 1e-5 * b for a, b in
               zip(losses(found), losses(calm), strict=True)),

@@ -129,6 +129,13 @@ typedef struct lhi_job {
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
 
+/* Checks whether the run adapts its schedule now: not while a lost rank's
+ * microbatches are rerouted, in an iteration over all replicas. */
+static inline bool lhi_job_is_adapting(const lhi_job *job)
+{
+    return job->o.adapt && !job->rerouting.exec;
+}
+
 /* Checks whether the ranks are threads of this process. */
 static inline bool lhi_job_has_threads(const lhi_job *job)
 {

@@ -39,7 +39,10 @@ static const char *find_obstacle(const lhi_job *job)
         bool applies;
         const char *name;
     } obstacles[] = {
-        {job->o.adapt || job->o.reschedule, "changes of the schedule"},
+        {job->o.reschedule, "changes of the schedule at given iterations"},
+        /* They keep more throughput where rerouting leaves little. */
+        {job->o.adapt && (job->adapt.moves_layers || job->adapt.moves_hosts),
+         "moves of layers or hosts"},
         {has_other_events(job), "events other than those of processes"},
         {how.receives != LH_RECEIVES_EARLY || how.coupled_queue > 0 ||
              job->exec->options.path != LH_DATA_PATH_DIRECT,
@@ -134,9 +137,13 @@ static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
         snprintf(text, sizeof text,
                  "rank %" PRIu32 " is lost, and other ranks run its "
                  "microbatches: an iteration is predicted to take %.6g s in "
-                 "place of %.6g s",
+                 "place of %.6g s%s",
                  rank, (double)lh_exec_predicted_ns(job->rerouting.exec) * 1e-9,
-                 (double)lh_exec_predicted_ns(job->exec) * 1e-9);
+                 (double)lh_exec_predicted_ns(job->exec) * 1e-9,
+                 job->o.adapt
+                     ? "; the schedule does not change before the rank "
+                       "is back"
+                     : "");
     }
     print_remark(job, text);
     return LH_OK;

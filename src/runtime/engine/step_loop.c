@@ -682,7 +682,7 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
     LHI_TRY(lhi_rank_program_make(&o, &w->program, err));
     if (w->training && job->o.profiles)
         LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));
-    if (job->o.adapt)
+    if (lhi_job_is_adapting(job))
         w->clock = lhi_host_clock_id(job, w->me);
     if (w->me > 0)
         return LH_OK;
@@ -691,7 +691,7 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
                     : calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
     if (!w->iterations)
         return lhi_fail_nomem(err);
-    return job->o.adapt
+    return lhi_job_is_adapting(job)
                ? lhi_adaptation_make(job, w->net, w->device, &w->adapting, err)
                : LH_OK;
 }

@@ -23,7 +23,7 @@ lhi_rank_options lhi_run_worker_make_rank_options(const lhi_run_worker *w)
         .net = w->net,
         .device = w->device,
         .emulates = w->job->emulates,
-        .observes = w->job->o.adapt != NULL,
+        .observes = lhi_job_is_adapting(w->job),
         .hooks = w->training ? lhi_training_hooks(w->training) : NULL,
         .stop = w->stop,
     };
