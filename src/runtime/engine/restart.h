@@ -27,7 +27,8 @@ struct lhi_run_record {
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
-    bool is_thread_lost; /* an event ended a rank that is a thread */
+    bool is_thread_lost; /* ranks are threads; an event or the transport has
+                          * lost one */
     uint32_t n_lost_ranks, lost_rank; /* lost for good by events */
     int journal;                      /* run_journal.h */
     bool events_done[LH_MAX_EVENTS];  /* process events, by effect number */

@@ -764,6 +764,10 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
         status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
+        if (lhi_job_has_threads(job) && job->record &&
+            lhi_net_has_lost_rank(net))
+            __atomic_store_n(&job->record->is_thread_lost, true,
+                             __ATOMIC_RELAXED);
         if (w->training)
             lhi_training_stop(w->training);
         if (err)
