@@ -138,6 +138,7 @@ static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
 typedef struct joining_rank {
     pthread_t thread;
     joining *how;
+    lhi_rank_main *rank_main;
     uint32_t rank, n;
     lh_status status;
     lh_error err;
@@ -150,15 +151,15 @@ static void *join_in_thread(void *of)
     lhi_net *net = NULL;
     r->status = join(r->how, r->rank, r->n, 0, NULL, &net, &r->err);
     if (r->status == LH_OK)
-        r->status = lhi_rank_run(net, nothing, NULL, &none, &r->err);
+        r->status = lhi_rank_run(net, r->rank_main, NULL, &none, &r->err);
     return NULL;
 }
 
 /* Starts rank `rank` of n in a thread, in virtual time. */
 static void start_joining(joining_rank *r, joining *j, uint32_t rank,
-                          uint32_t n)
+                          uint32_t n, lhi_rank_main *rank_main)
 {
-    *r = (joining_rank){.how = j, .rank = rank, .n = n};
+    *r = (joining_rank){.how = j, .rank_main = rank_main, .rank = rank, .n = n};
     CHECK_INT(pthread_create(&r->thread, NULL, join_in_thread, r), 0);
 }
 
@@ -169,7 +170,7 @@ static void none_joins(joining *j, uint32_t n, const char *text,
 {
     joining_rank ranks[8];
     for (uint32_t i = 0; i < n; i++)
-        start_joining(&ranks[i], j, i, n);
+        start_joining(&ranks[i], j, i, n, nothing);
     for (uint32_t i = 0; i < n; i++) {
         const char *want = i == j->odd ? odd_text : text;
         pthread_join(ranks[i].thread, NULL);
@@ -287,9 +288,9 @@ static void a_rank_comes_back(void)
                                .secret = secret,
                                .secret_size = strlen(secret)};
     CHECK_OK(lhi_tcp_returns_open(&o, is_replaced, &returns, &err), err);
-    start_joining(&ranks[0], &j, 2, 3);
-    start_joining(&ranks[1], &other_secret, 1, 3);
-    start_joining(&ranks[2], &other_setup, 1, 3);
+    start_joining(&ranks[0], &j, 2, 3, nothing);
+    start_joining(&ranks[1], &other_secret, 1, 3, nothing);
+    start_joining(&ranks[2], &other_setup, 1, 3, nothing);
     for (int i = 0; i < 20; i++) { /* iterations of 1 s */
         CHECK_INT(lhi_tcp_returns_poll(returns), UINT32_MAX);
         lhi_sleep_for(second_ns);
@@ -300,7 +301,7 @@ static void a_rank_comes_back(void)
         pthread_join(ranks[i].thread, NULL);
         CHECK_HAS(ranks[i].err.text, texts[i]);
     }
-    start_joining(&ranks[3], &j, 1, 3);
+    start_joining(&ranks[3], &j, 1, 3, nothing);
     const int64_t begin_ns = lhi_now_ns();
     while (lhi_tcp_returns_poll(returns) == UINT32_MAX &&
            lhi_now_ns() - begin_ns < 60 * second_ns)
@@ -309,13 +310,44 @@ static void a_rank_comes_back(void)
     CHECK(lhi_now_ns() - begin_ns < 10 * second_ns);
     lhi_tcp_returns_close(returns);
     /* All ranks join again, with the process that has come back. */
-    start_joining(&ranks[0], &j, 0, 3);
-    start_joining(&ranks[2], &j, 2, 3);
+    start_joining(&ranks[0], &j, 0, 3, nothing);
+    start_joining(&ranks[2], &j, 2, 3, nothing);
     for (int i = 0; i < 4; i++) {
         if (i == 1)
             continue;
         pthread_join(ranks[i].thread, NULL);
         CHECK_MSG(ranks[i].status == LH_OK, "%d: %s", i, ranks[i].err.text);
+    }
+}
+
+/* Rank 1 reports its own loss, for example because it hangs, and does not end;
+ * rank 0 prints it, and the run may restart. */
+static lh_status lose_rank_1(lhi_net *net, void *context, char **result,
+                             size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    const uint32_t me = lhi_net_rank(net);
+    char byte = 0;
+    lhi_net_op op = {0};
+    if (me == 1)
+        lhi_net_abort_loss(net, 1, "hangs");
+    else if (lhi_net_receive(net, 1, 99, &byte, 1, &op, err) == LH_OK)
+        lhi_net_wait(net, &op, 0, err);
+    CHECK(lhi_net_has_lost_rank(net));
+    CHECK_STR(lhi_net_failure(net), "rank 1: hangs");
+    CHECK(me == 1 || lhi_net_is_reporter(net) == (me == 0));
+    return lhi_fail(err, LH_EIO, "lost");
+}
+
+static void a_rank_reports_its_own_loss(void)
+{
+    joining j = usual();
+    joining_rank ranks[3];
+    for (uint32_t i = 0; i < 3; i++)
+        start_joining(&ranks[i], &j, i, 3, lose_rank_1);
+    for (uint32_t i = 0; i < 3; i++) {
+        pthread_join(ranks[i].thread, NULL);
+        CHECK_HAS(ranks[i].err.text, "rank 1: hangs");
     }
 }
 
@@ -380,7 +412,7 @@ static void only_strangers(void)
     joining j = usual();
     j.join_ns = 3 * second_ns;
     joining_rank r;
-    start_joining(&r, &j, 0, 2);
+    start_joining(&r, &j, 0, 2, nothing);
     int fd = connect_loopback(j.port);
     char noise[LHI_HANDSHAKE_BYTES] = "GET / HTTP/1.1\r\n";
     CHECK(write(fd, noise, sizeof noise) == sizeof noise);
@@ -452,10 +484,10 @@ static void port_taken(void)
     joining_rank r[3];
     b.job = "second";
     a.join_ns = 4 * second_ns;
-    start_joining(&r[0], &a, 0, 2);
+    start_joining(&r[0], &a, 0, 2, nothing);
     int fd = connect_loopback(a.port); /* it listens */
-    start_joining(&r[1], &b, 0, 2);
-    start_joining(&r[2], &b, 1, 2);
+    start_joining(&r[1], &b, 0, 2, nothing);
+    start_joining(&r[2], &b, 1, 2, nothing);
     for (int i = 0; i < 3; i++)
         pthread_join(r[i].thread, NULL);
     CHECK_HAS(r[0].err.text, "rank 1 has not joined rank 0 in time");
@@ -558,6 +590,7 @@ int main(void)
     RUN_VIRTUAL(wrong_secret);
     RUN_VIRTUAL(wrong_secret_of_rank_0);
     RUN_VIRTUAL(a_rank_comes_back);
+    RUN_VIRTUAL(a_rank_reports_its_own_loss);
     RUN_VIRTUAL(another_job);
     RUN_VIRTUAL(another_setup);
     RUN_VIRTUAL(another_count);

@@ -707,7 +707,9 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
     }
     LHI_TRY(make_rank(w, err));
     if (!lhi_job_has_threads(w->job)) {
-        const lhi_watchdog_options o = {w->net, w->job->o.silence_ns, true};
+        const lhi_watchdog_options o = {w->net, w->job->o.silence_ns,
+                                        w->program->rank->program->n_passes,
+                                        true};
         LHI_TRY(lhi_watchdog_start(&o, &w->watchdog, err));
     }
     return w->me == 0 ? lead(w, out, err) : follow(w, err);

@@ -62,16 +62,21 @@ static void wait_for(lhi_watchdog *dog, int64_t ns)
         pthread_cond_timedwait(&dog->changed, &dog->lock, &until);
 }
 
-/* Returns the longest permitted duration of a pass in ns. */
-static int64_t find_limit(const lhi_watchdog *dog)
+/* Returns the duration in ns of an iteration's passes, or an upper estimate in
+ * the first iteration; 0: no pass has ended. */
+static int64_t find_iteration_ns(const lhi_watchdog *dog)
 {
-    return dog->o.silence_ns + ITERATIONS_PER_PASS * dog->longest_ns;
+    return dog->longest_ns
+               ? dog->longest_ns
+               : dog->o.n_passes * lhi_net_longest_work_ns(dog->o.net);
 }
 
 /* Adds the time since the last check, elapsed_ns, to the present pass's time if
- * the pass is the same; returns whether that exceeds the limit. A late check,
- * for example because the process was stopped, counts two intervals at most. */
-static bool exceeds_limit(lhi_watchdog *dog, int64_t elapsed_ns, uint64_t *pass)
+ * the pass is the same; returns the limit in ns that it exceeds, 0: none. A
+ * late check, for example because the process was stopped, counts two intervals
+ * at most. */
+static int64_t find_exceeded_limit(lhi_watchdog *dog, int64_t elapsed_ns,
+                                   uint64_t *pass)
 {
     const int64_t since_ns = lhi_net_read_work(dog->o.net, pass);
     const int64_t most_ns = 2 * dog->interval_ns;
@@ -80,22 +85,26 @@ static bool exceeds_limit(lhi_watchdog *dog, int64_t elapsed_ns, uint64_t *pass)
     else
         dog->busy_ns += elapsed_ns < most_ns ? elapsed_ns : most_ns;
     dog->since_ns = since_ns;
-    return dog->longest_ns > 0 && dog->busy_ns > find_limit(dog);
+    const int64_t iteration_ns = find_iteration_ns(dog);
+    const int64_t limit_ns =
+        dog->o.silence_ns + ITERATIONS_PER_PASS * iteration_ns;
+    return iteration_ns > 0 && dog->busy_ns > limit_ns ? limit_ns : 0;
 }
 
-/* Fails the run because this rank hangs in `pass`, and kills the process, whose
- * threads cannot be ended. Called with the lock held. */
-static void report_hang(lhi_watchdog *dog, uint64_t pass)
+/* Fails the run because this rank hangs in `pass`, for longer than limit_ns,
+ * and kills the process, whose threads cannot be ended. Called with the lock
+ * held.
+ */
+static void report_hang(lhi_watchdog *dog, uint64_t pass, int64_t limit_ns)
 {
     char text[200], name[LH_PASS_TEXT_SIZE];
     const lh_pass what = unpack_pass(pass);
-    snprintf(
-        text, sizeof text,
-        "hangs: its pass %s lasts more than %.3g s, which is %g s (--silence) "
-        "and %d times its longest iteration's passes (%.3g s)",
-        lh_pass_format(&what, name), (double)find_limit(dog) * 1e-9,
-        (double)dog->o.silence_ns * 1e-9, ITERATIONS_PER_PASS,
-        (double)dog->longest_ns * 1e-9);
+    snprintf(text, sizeof text,
+             "hangs: its pass %s lasts more than %.3g s, which is %g s "
+             "(--silence) and %d times the passes of an iteration (%.3g s)",
+             lh_pass_format(&what, name), (double)limit_ns * 1e-9,
+             (double)dog->o.silence_ns * 1e-9, ITERATIONS_PER_PASS,
+             (double)find_iteration_ns(dog) * 1e-9);
     lhi_net_abort_loss(dog->o.net, lhi_net_rank(dog->o.net), text);
     wait_for(dog, notice_ns);
     if (!dog->stops && dog->o.kills)
@@ -112,8 +121,10 @@ static void *thread_main(void *of)
         uint64_t pass = 0;
         wait_for(dog, dog->interval_ns);
         const int64_t now_ns = lhi_now_ns();
-        if (!dog->stops && exceeds_limit(dog, now_ns - last_ns, &pass)) {
-            report_hang(dog, pass);
+        const int64_t limit_ns =
+            find_exceeded_limit(dog, now_ns - last_ns, &pass);
+        if (limit_ns && !dog->stops) {
+            report_hang(dog, pass, limit_ns);
             break;
         }
         last_ns = now_ns;

@@ -5,9 +5,10 @@
  *
  * A pass is shorter than an iteration. The rank is lost if one pass lasts
  * longer than the limit for silent ranks plus ITERATIONS_PER_PASS times the
- * passes of this rank's longest iteration so far. Waits for other ranks within
- * passes do not count. The first iteration has no limit. Time in which the
- * whole process was stopped does not count. */
+ * passes of an iteration: of this rank's longest one so far; in the first
+ * iteration, of one in which each pass takes as long as the longest so far. The
+ * first pass has no limit. Waits for other ranks within passes, and time in
+ * which the whole process was stopped, do not count. */
 #ifndef LHI_RUNTIME_ENGINE_WATCHDOG_H
 #define LHI_RUNTIME_ENGINE_WATCHDOG_H
 
@@ -21,6 +22,7 @@ typedef struct lhi_watchdog lhi_watchdog;
 typedef struct lhi_watchdog_options {
     lhi_net *net;       /* its passes are marked by lhi_net_begin_work() */
     int64_t silence_ns; /* limit for silent ranks; 0: 10 s */
+    uint32_t n_passes;  /* of the rank in an iteration */
     bool kills; /* kills the process 1 s after the other ranks were notified */
 } lhi_watchdog_options;
 

@@ -397,7 +397,10 @@ void lhi_net_begin_work(lhi_net *net, uint64_t what, int64_t now_ns)
 
 void lhi_net_end_work(lhi_net *net, int64_t now_ns)
 {
-    net->total_work_ns += now_ns - net->work_since_ns;
+    const int64_t ns = now_ns - net->work_since_ns;
+    net->total_work_ns += ns;
+    if (ns > net->longest_work_ns)
+        __atomic_store_n(&net->longest_work_ns, ns, __ATOMIC_RELAXED);
     __atomic_store_n(&net->work_since_ns, 0, __ATOMIC_RELEASE);
 }
 
@@ -421,6 +424,11 @@ int64_t lhi_net_read_work(const lhi_net *net, uint64_t *what)
         __atomic_load_n(&net->work_since_ns, __ATOMIC_ACQUIRE);
     *what = __atomic_load_n(&net->work, __ATOMIC_RELAXED);
     return since_ns;
+}
+
+int64_t lhi_net_longest_work_ns(const lhi_net *net)
+{
+    return __atomic_load_n(&net->longest_work_ns, __ATOMIC_RELAXED);
 }
 
 int64_t lhi_net_total_work_ns(const lhi_net *net)

@@ -203,6 +203,9 @@ void lhi_net_resume_work(lhi_net *net, bool was_working);
 /* Returns when the present work began or was continued, and its number in
  * *what; 0: none is in progress. Any thread. */
 int64_t lhi_net_read_work(const lhi_net *net, uint64_t *what);
+/* Returns the duration in ns of the longest ended work without interruptions.
+ * Any thread. */
+int64_t lhi_net_longest_work_ns(const lhi_net *net);
 /* Returns the total duration of all work in ns, without interruptions. Only the
  * rank's thread. */
 int64_t lhi_net_total_work_ns(const lhi_net *net);
