@@ -205,7 +205,7 @@ static uint32_t find_least_passes(uint32_t lost, uint32_t host,
 static void two_replicas_are_bounded(void)
 {
     for (uint32_t i = 0; i < 3 * 4 * 4; i++) {
-        const uint32_t m = 4 << i / 16, at = i / 4 % 4, host = i % 4;
+        const uint32_t m = 4u << i / 16, at = i / 4 % 4, host = i % 4;
         if (at == host)
             continue;
         lh_pipeline *p = make_replica(4, m), *left = NULL;
