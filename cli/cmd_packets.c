@@ -60,8 +60,9 @@ static const cli_option options[] = {
              "pfc: switches pause links instead of dropping packets; requires "
              "--switch-kib (default: none)."),
     LIST_ROW(PACKETS_TRAFFIC, "traffic", "NAME,...", "ring,hierarchical",
-             "messages, or an all-reduce of --message bytes over the GPUs of "
-             "both sites: ring or hierarchical (default: messages)."),
+             "messages; an all-reduce of --message bytes over the GPUs of both "
+             "sites: ring or hierarchical; or all-to-all: each GPU sends "
+             "--message bytes, divided over all (default: messages)."),
     {.name = "messages",
      .type = CLI_COUNT,
      .at = offsetof(settings, messages),
@@ -69,7 +70,8 @@ static const cli_option options[] = {
      .least = 1,
      .most = 1000000,
      .preset = "1",
-     .help = "Messages of each sender, each after the previous one's arrival."},
+     .help = "Messages of each sender, or all-to-alls, each after the previous "
+             "one's arrival."},
     {.name = "interface-gbps",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, interface_gbps),
@@ -305,7 +307,7 @@ static void print_omitted(cli *c, const packets_grid *g,
         const char *name;
     } omitted[] = {{drops, "dropped packets"},
                    {pauses, "pauses of links"},
-                   {loses_parts, "losses in all-reduces"},
+                   {loses_parts, "losses in collectives"},
                    {controls_rate, "the start of congestion control"},
                    {sprays_in_order, "go-back-n with spray"},
                    {set->burst > 0, "--burst"},
@@ -331,7 +333,7 @@ static void print_text(cli *c, const packets_grid *g,
     bool reduces = false;
     for (uint32_t i = 0; i < g->n_rows; i++)
         reduces |= links[i].traffic != LH_TRAFFIC_MESSAGES;
-    const char *what = reduces ? "message or all-reduce" : "message";
+    const char *what = reduces ? "message or collective" : "message";
     print_common(c, g);
     print_table(c, g, results);
     cli_print(c,
@@ -609,7 +611,8 @@ const cli_command cmd_packets = {
     .about = "Simulate messages over a long link, packet by packet",
     .description =
         "Simulates GPUs at one site that send messages to GPUs at another one, "
-        "or all-reduces over both sites: queues, losses, pauses, hashing over "
+        "or all-reduces and all-to-alls over both sites: queues, losses, "
+        "pauses, hashing over "
         "paths, windows, recovery, redundancy and congestion control. Where an "
         "option has several values, separated by "
         "commas, every combination is simulated and is a row of the table.\n"

@@ -14,7 +14,7 @@ LINK = ["packets", "--gbps", "100", "--latency", "1ms", "--message", "1MB"]
 @test
 def the_page_shows_the_output_of_its_commands():
     blocks = re.findall(r"```console\n\$ longhaul (.*)\n([^`]*)```", PAGE)
-    check(len(blocks) == 5, len(blocks))
+    check(len(blocks) == 6, len(blocks))
     for line, output in blocks:
         done = run(*shlex.split(line))
         printed = "\n".join(row.rstrip() for row in done.stdout.splitlines())
@@ -86,6 +86,12 @@ def all_reduces_take_their_steps():
         check(sending + crossings * 1e6 < row["mean_ns"] <
               1.02 * sending + crossings * 1.01e6, row)
         check(abs(row["closed_form_ns"] / row["mean_ns"] - 1) < 0.03, row)
+    once, twice = (json_case(f"{n} all-to-alls", ["packets", "--gbps", "100", "--latency", "1ms",
+                                                  "--message", "4MB", "--senders", "2",
+                                                  "--traffic", "all-to-all", "--messages",
+                                                  n])["rows"][0] for n in ("1", "2"))
+    check(twice["sent"] == 2 * once["sent"] and
+          abs(twice["end_ns"] / once["end_ns"] - 2) < 0.01, (once, twice))
     case("messages", [*LINK, "--traffic", "ring", "--messages", "2"], 1,
          err="messages: an all-reduce is simulated once, not 2 times")
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared memory of switches, pauses (PFC), and all-reduces of the packet
+/* Shared memory of switches, pauses (PFC), and collectives of the packet
  * simulation, against theory. */
 #include "test.h"
 
@@ -231,7 +231,8 @@ static void all_reduces(void)
     } cases[] = {{1, 1e6, 4e6}, {4, 1e6, 64e6}, {4, 1e4, 8e6}, {8, 1e7, 8e6}};
     const lh_packet_run run = {.size = sizeof run};
     for (uint32_t i = 0; i < 4; i++)
-        for (int kind = LH_TRAFFIC_RING; kind < LH_N_TRAFFICS; kind++) {
+        for (int kind = LH_TRAFFIC_RING; kind <= LH_TRAFFIC_HIERARCHICAL;
+             kind++) {
             const lh_packet_link link = {
                 .load = {.line_bytes_per_s = cases[i].gpus * 12.5e9,
                          .latency_ns = cases[i].latency_ns,
@@ -257,6 +258,57 @@ static void all_reduces(void)
         }
 }
 
+/* --- all-to-alls --- */
+
+/* Without loss a GPU's interface or its share of the link limits an all-to-all:
+ * each of n GPUs sends n - 1 parts of B / n bytes, of which n / 2 cross.
+ * Several all-to-alls follow each other. */
+static void all_to_alls(void)
+{
+    static const struct {
+        double gpus, bytes, share; /* of the interface's rate, on the link */
+        uint32_t rounds;
+    } cases[] = {
+        {1, 4e6, 1, 1}, {4, 64e6, 1, 1}, {4, 64e6, 0.25, 3}, {8, 32e6, 0.5, 2}};
+    const lh_packet_run run = {.size = sizeof run};
+    const double bytes_per_s = 12.5e9, latency_ns = 1e6, inside_ns = 2000;
+    for (uint32_t i = 0; i < 4; i++) {
+        double g = cases[i].gpus, n = 2 * g, part = cases[i].bytes / n;
+        const lh_packet_link link = {
+            .load = {.line_bytes_per_s = g * bytes_per_s * cases[i].share,
+                     .latency_ns = latency_ns,
+                     .oversubscription = 1,
+                     .senders = g,
+                     .interface_bytes_per_s = bytes_per_s,
+                     .message_bytes = cases[i].bytes},
+            .setting = {.queue_pairs = 1},
+            .traffic = LH_TRAFFIC_ALL_TO_ALL,
+            .messages = cases[i].rounds,
+            .buffer_bytes = 1e12};
+        double interface_ns = (n - 1) * part / bytes_per_s * 1e9;
+        double link_ns = g * part / (bytes_per_s * cases[i].share) * 1e9;
+        double least = cases[i].rounds *
+                       (latency_ns + inside_ns + fmax(interface_ns, link_ns));
+        lh_packet_result r = {0};
+        lh_error err = {0};
+        CHECK_OK(lh_packets_simulate_links(&link, 1, &run, &r, &err), err);
+        CHECK_INT(r.counters.sent,
+                  cases[i].rounds * n * (n - 1) * ceil(part / PACKET));
+        CHECK_INT(r.counters.delivered, r.counters.sent);
+        CHECK(r.end_ns == r.mean_ns);
+        /* The GPU's last packet may be one inside its site. */
+        CHECK_MSG(r.mean_ns > 0.999 * least - latency_ns &&
+                      r.mean_ns < 1.03 * least,
+                  "case %u: %.0f ns, at least %.0f ns", i, r.mean_ns, least);
+        CHECK_MSG(r.closed_form_ns > 0.999 * least &&
+                      r.closed_form_ns <
+                          1.001 * (least + cases[i].rounds *
+                                               fmin(interface_ns, link_ns)),
+                  "case %u: closed form %.0f ns, at least %.0f ns", i,
+                  r.closed_form_ns, least);
+    }
+}
+
 int main(void)
 {
     RUN(large_memory);
@@ -265,5 +317,6 @@ int main(void)
     RUN(head_of_line_blocking);
     RUN(errors);
     RUN(all_reduces);
+    RUN(all_to_alls);
     return test_summary();
 }

@@ -41,10 +41,14 @@ typedef enum lh_packet_traffic {
      * them */
     LH_TRAFFIC_RING,
     LH_TRAFFIC_HIERARCHICAL,
+    /* `messages` all-to-alls in sequence: each of `senders` GPUs at each site
+     * sends message_bytes, in equal parts to all GPUs, of which it keeps its
+     * own */
+    LH_TRAFFIC_ALL_TO_ALL,
     LH_N_TRAFFICS
 } lh_packet_traffic;
-/* Returns a traffic's name, as in options and output: "messages", "ring" or
- * "hierarchical". */
+/* Returns a traffic's name, as in options and output: "messages", "ring",
+ * "hierarchical" or "all-to-all". */
 LH_API const char *lh_packet_traffic_name(lh_packet_traffic traffic);
 
 /* A link between two sites, and the messages that cross it. */
@@ -53,7 +57,7 @@ typedef struct lh_packet_link {
     lh_link_setting setting; /* `congestion` is not read */
     lh_packet_control control;
     lh_packet_traffic traffic;
-    uint32_t messages;    /* of each sender; 0: 1 */
+    uint32_t messages;    /* of each sender, or all-to-alls; 0: 1 */
     double burst;         /* mean consecutive losses; 0: independent
                            * losses */
     int64_t variation_ns; /* mean of an exponential additional latency of each
@@ -109,16 +113,16 @@ typedef struct lh_packet_record {
 /* Measured on a simulated link, over all seeds. */
 typedef struct lh_packet_result {
     /* Time of a message from the moment at which it can be sent to its last
-     * packet's arrival, or of an all-reduce: mean, median, 99th percentile and
-     * maximum. */
+     * packet's arrival, or of all collectives: mean, median, 99th percentile
+     * and maximum. */
     double mean_ns, median_ns, p99_ns, max_ns;
     /* Time until all messages have arrived: mean, least and greatest of the
      * seeds. */
     double end_ns, least_end_ns, greatest_end_ns;
     /* Mean over the senders of their bytes by the time until the last message
-     * has arrived; bytes of an all-reduce by its time. */
+     * has arrived; bytes of the collectives by their time. */
     double bytes_per_s;
-    /* A message's mean time, or an all-reduce's without loss, by the closed
+    /* A message's mean time, or the collectives' without loss, by the closed
      * form (docs/theory/transport.md). */
     double closed_form_ns;
     lh_packet_counters counters; /* sums; the longest queue */

@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "model/link_settings.h"
-#include "network/packet/all_reduce.h"
+#include "network/packet/collectives.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -78,18 +78,28 @@ static lh_status check_switches(const lh_packet_link *link, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether the link's traffic is an all-reduce. */
+static bool is_all_reduce(const lh_packet_link *link)
+{
+    return link->traffic == LH_TRAFFIC_RING ||
+           link->traffic == LH_TRAFFIC_HIERARCHICAL;
+}
+
 /* Fails with LH_EINVAL if the queue's buffer is smaller than a packet, or if a
  * queue pair has too many packets for 32-bit packet numbers. */
 static lh_status check_packets(const lh_packet_link *link, lh_error *err)
 {
     const lh_link_setting *s = &link->setting;
     double pairs = s->queue_pairs > 0 ? s->queue_pairs : 1;
-    double data = ceil(link->load.message_bytes / pairs / LH_PACKET_BYTES);
+    double bytes = link->load.message_bytes;
+    if (link->traffic == LH_TRAFFIC_ALL_TO_ALL)
+        bytes /= 2 * link->load.senders;
+    double data = ceil(bytes / pairs / LH_PACKET_BYTES);
     double parity =
         s->fec_parity > 0 ? ceil(data / s->fec_data) * s->fec_parity : 0;
     double messages = link->messages > 0 ? link->messages : 1;
     /* In a ring a queue pair sends up to twice the bytes of the all-reduce. */
-    if (link->traffic != LH_TRAFFIC_MESSAGES)
+    if (is_all_reduce(link))
         messages = 2;
     if (link->buffer_bytes > 0 && link->buffer_bytes < LH_PACKET_BYTES)
         return lhi_fail(err, LH_EINVAL,
@@ -134,7 +144,7 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     if (link->traffic >= LH_N_TRAFFICS)
         return lhi_fail(err, LH_EINVAL, "traffic: %d is none of its values",
                         (int)link->traffic);
-    if (link->traffic != LH_TRAFFIC_MESSAGES && link->messages > 1)
+    if (is_all_reduce(link) && link->messages > 1)
         return lhi_fail(err, LH_EINVAL,
                         "messages: an all-reduce is simulated once, not %u "
                         "times",
@@ -244,16 +254,22 @@ static lh_status build_messages(link_run *r, lhi_message_set *out,
     return LH_OK;
 }
 
+/* Returns the collective of the simulation. */
+static lhi_collective make_collective(const link_run *r)
+{
+    return (lhi_collective){r->link->traffic, r->senders, r->queue_pairs,
+                            r->messages, r->link->load.message_bytes};
+}
+
 /* Builds the queue pairs and messages of the simulation. */
 static lh_status build_traffic(link_run *r, lh_error *err)
 {
     lhi_message_set set;
+    const lhi_collective collective = make_collective(r);
     if (r->link->traffic == LH_TRAFFIC_MESSAGES)
         LHI_TRY(build_messages(r, &set, err));
     else
-        LHI_TRY(lhi_all_reduce_build(
-            r->link->traffic, r->senders, r->queue_pairs,
-            r->link->load.message_bytes, r->mem, &set, err));
+        LHI_TRY(lhi_collective_build(&collective, r->mem, &set, err));
     r->times = LHI_NEW(r->mem, lhi_message_times, set.n_messages);
     if (!r->times)
         return lhi_fail_nomem(err);
@@ -316,7 +332,7 @@ static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
     LHI_TRY(build_traffic(r, err));
     r->options.fabric = &r->fabric;
     LHI_TRY(lhi_packets_simulate(&r->options, r->times, out, err));
-    /* An all-reduce ends with its last message. */
+    /* Collectives end with their last message. */
     if (r->link->traffic != LH_TRAFFIC_MESSAGES) {
         for (uint32_t i = 1; i < r->options.n_messages; i++)
             r->times[0].end_ns = fmax(r->times[0].end_ns, r->times[i].end_ns);
@@ -426,13 +442,15 @@ void lhi_packet_add_counters(lh_packet_counters *sum,
 }
 
 /* Adds seed `i` to *out: its last message's end, the mean rate of its senders
- * or of its all-reduce, and its counters. The caller divides the sums by the
+ * or of its collectives, and its counters. The caller divides the sums by the
  * seed count. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {
     const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];
-    uint32_t each = s->base.messages;
-    double total = s->base.link->load.message_bytes * each, last_ns = 0;
+    bool is_single = s->base.link->traffic != LH_TRAFFIC_MESSAGES;
+    uint32_t each = is_single ? 1 : s->base.messages;
+    double total = s->base.link->load.message_bytes * s->base.messages;
+    double last_ns = 0;
     for (uint32_t k = each - 1; k < s->n_messages; k += each) {
         if (end_ns[k] > last_ns)
             last_ns = end_ns[k];
@@ -446,14 +464,20 @@ static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
     lhi_packet_add_counters(&out->counters, &s->counters[i]);
 }
 
-/* Returns an all-reduce's time by the plans' closed form, in ns: pipelined
- * rings with the rate of a flow on the link, without loss. */
-static double compute_all_reduce(const lh_packet_link *link,
-                                 const lh_link_effect *effect)
+/* Returns the time of all collectives by the plans' closed form, in ns, with
+ * the rate of a flow on the link, without loss: pipelined rings, or all-to-alls
+ * whose transfers through a GPU's interface are sequential. */
+static double compute_collectives(const lh_packet_link *link, uint32_t rounds,
+                                  const lh_link_effect *effect)
 {
     const lh_link_load *l = &link->load;
     double bytes = l->message_bytes, inside_ns = 2.0 * SITE_LATENCY_NS;
     uint32_t n = 2 * (uint32_t)llround(l->senders);
+    if (link->traffic == LH_TRAFFIC_ALL_TO_ALL)
+        return rounds * (l->latency_ns + inside_ns +
+                         bytes / n * 1e9 *
+                             ((l->senders - 1) / get_interface_rate(l) +
+                              l->senders / effect->bytes_per_s));
     const lh_flow inside = {get_interface_rate(l), inside_ns, 0};
     const lh_flow across = {effect->bytes_per_s, l->latency_ns + inside_ns, 0};
     if (link->traffic == LH_TRAFFIC_RING)
@@ -492,10 +516,14 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     lh_link_load load = s->base.link->load;
     if (s->base.link->traffic == LH_TRAFFIC_RING)
         load.senders = 1; /* one GPU of each site sends over the link */
+    if (s->base.link->traffic == LH_TRAFFIC_ALL_TO_ALL)
+        /* A GPU sends to all GPUs at the other site at once. */
+        setting.queue_pairs = s->base.queue_pairs * s->base.senders;
     LHI_TRY(lhi_cost_link_setting(&load, &setting, &effect, err));
-    out->closed_form_ns = s->base.link->traffic == LH_TRAFFIC_MESSAGES
-                              ? effect.message_ns
-                              : compute_all_reduce(s->base.link, &effect);
+    out->closed_form_ns =
+        s->base.link->traffic == LH_TRAFFIC_MESSAGES
+            ? effect.message_ns
+            : compute_collectives(s->base.link, s->base.messages, &effect);
     return LH_OK;
 }
 
@@ -539,9 +567,9 @@ static lh_status begin_run(const lh_packet_link *link, link_run *out,
                       .messages = link->messages ? link->messages : 1};
     uint64_t n_pairs = (uint64_t)out->senders * out->queue_pairs;
     uint64_t n_messages = (uint64_t)out->senders * out->messages;
+    const lhi_collective collective = make_collective(out);
     if (link->traffic != LH_TRAFFIC_MESSAGES)
-        lhi_all_reduce_count(link->traffic, out->senders, out->queue_pairs,
-                             &n_messages, &n_pairs);
+        lhi_collective_count(&collective, &n_messages, &n_pairs);
     if (n_pairs > MOST_PAIRS || n_messages > MOST_MESSAGES)
         return lhi_fail(err, LH_EINVAL,
                         "senders, queue_pairs, messages: at most %d queue "

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "network/packet/all_reduce.h"
+#include "network/packet/collectives.h"
 
 #include "base/fail.h"
 
 #include <math.h>
 
-/* Messages that wait for one message. */
+/* Messages that wait for one message of an all-reduce. */
 enum { MOST_SUCCESSORS = 2 };
 
 const char *lh_packet_traffic_name(lh_packet_traffic traffic)
 {
-    static const char *const names[] = {"messages", "ring", "hierarchical"};
+    static const char *const names[] = {"messages", "ring", "hierarchical",
+                                        "all-to-all"};
     return traffic < LH_N_TRAFFICS ? names[traffic] : NULL;
 }
 
@@ -21,13 +22,23 @@ typedef struct builder {
     uint32_t gpus, queue_pairs;
 } builder;
 
-void lhi_all_reduce_count(lh_packet_traffic kind, uint64_t gpus,
-                          uint64_t queue_pairs, uint64_t *n_messages,
+void lhi_collective_count(const lhi_collective *c, uint64_t *n_messages,
                           uint64_t *n_pairs)
 {
-    bool is_ring = kind == LH_TRAFFIC_RING;
-    *n_messages = is_ring ? 2 * gpus * (4 * gpus - 2) : 4 * gpus * gpus;
-    *n_pairs = 2 * gpus * queue_pairs * (is_ring ? 1 : 2);
+    uint64_t gpus = c->gpus, n = 2 * gpus, queue_pairs = c->queue_pairs;
+    switch (c->kind) {
+    case LH_TRAFFIC_RING:
+        *n_messages = n * (2 * n - 2);
+        *n_pairs = n * queue_pairs;
+        break;
+    case LH_TRAFFIC_HIERARCHICAL:
+        *n_messages = n * n;
+        *n_pairs = 2 * n * queue_pairs;
+        break;
+    default:
+        *n_messages = n * (n - 1) * c->rounds;
+        *n_pairs = n * (n - 1) * queue_pairs;
+    }
 }
 
 /* Sets message `number`: `bytes` bytes over the queue pairs of connection
@@ -108,24 +119,52 @@ static void build_hierarchical(const builder *b, double bytes)
     }
 }
 
-lh_status lhi_all_reduce_build(lh_packet_traffic kind, uint32_t gpus,
-                               uint32_t queue_pairs, double bytes,
-                               lhi_arena *mem, lhi_message_set *out,
-                               lh_error *err)
+/* Builds rounds of all-to-alls. Host h has messages m = h * (n - 1) to m + n -
+ * 2 of each round, one to each other host. `numbers`: all message numbers in
+ * order, of which the successors of a message are a section. */
+static void build_all_to_all(const lhi_collective *c, uint32_t *numbers,
+                             lhi_message_set *out)
+{
+    uint32_t n = 2 * c->gpus, peers = n - 1, each = n * peers;
+    for (uint32_t i = 0; i < out->n_messages; i++) {
+        uint32_t connection = i % each, from = connection / peers;
+        uint32_t to = (from + 1 + connection % peers) % n;
+        bool is_last = i / each + 1 == c->rounds;
+        numbers[i] = i;
+        out->messages[i] = (lhi_packet_message){
+            .bytes = (uint64_t)ceil(c->bytes / n),
+            .first_pair = connection * c->queue_pairs,
+            .queue_pairs = c->queue_pairs,
+            .successors =
+                is_last ? NULL : &numbers[(i / each + 1) * each + to * peers],
+            .n_successors = is_last ? 0 : peers,
+            .n_required = i < each ? 0 : peers};
+        for (uint32_t k = 0; k < c->queue_pairs && i < each; k++)
+            out->pairs[connection * c->queue_pairs + k] =
+                (lhi_queue_pair){from, to};
+    }
+}
+
+lh_status lhi_collective_build(const lhi_collective *c, lhi_arena *mem,
+                               lhi_message_set *out, lh_error *err)
 {
     uint64_t n_messages, n_pairs;
-    lhi_all_reduce_count(kind, gpus, queue_pairs, &n_messages, &n_pairs);
+    bool is_exchange = c->kind == LH_TRAFFIC_ALL_TO_ALL;
+    lhi_collective_count(c, &n_messages, &n_pairs);
     *out = (lhi_message_set){LHI_NEW(mem, lhi_packet_message, n_messages),
                              LHI_NEW(mem, lhi_queue_pair, n_pairs),
                              (uint32_t)n_messages, (uint32_t)n_pairs};
-    uint32_t *next = LHI_NEW(mem, uint32_t, n_messages * MOST_SUCCESSORS);
+    uint32_t *next = LHI_NEW(mem, uint32_t,
+                             n_messages * (is_exchange ? 1 : MOST_SUCCESSORS));
     if (!out->messages || !out->pairs || !next)
         return lhi_fail_nomem(err);
-    const builder b = {out, (uint32_t(*)[MOST_SUCCESSORS])next, gpus,
-                       queue_pairs};
-    if (kind == LH_TRAFFIC_RING)
-        build_ring(&b, bytes);
+    const builder b = {out, (uint32_t(*)[MOST_SUCCESSORS])next, c->gpus,
+                       c->queue_pairs};
+    if (is_exchange)
+        build_all_to_all(c, next, out);
+    else if (c->kind == LH_TRAFFIC_RING)
+        build_ring(&b, c->bytes);
     else
-        build_hierarchical(&b, bytes);
+        build_hierarchical(&b, c->bytes);
     return LH_OK;
 }
