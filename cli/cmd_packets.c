@@ -19,7 +19,7 @@ typedef struct settings {
     const char *values[N_PACKETS_AXES];
     int64_t variation_ns, timeout_ns, return_ns;
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
-        queue_kib, switch_kib, switch_share;
+        queue_kib, switch_kib, switch_share, site_oversubscription;
     uint32_t messages, seeds, threads;
     const char *sample, *html;
 } settings;
@@ -84,6 +84,13 @@ static const cli_option options[] = {
      .arg = "NUMBER",
      .low = 1,
      .help = "Ratio of the link's nominal to its real capacity (default: 1)."},
+    {.name = "site-oversubscription",
+     .type = CLI_REAL,
+     .at = offsetof(settings, site_oversubscription),
+     .arg = "NUMBER",
+     .low = 1,
+     .help = "Ratio of the GPUs' interfaces to the ports between their switch "
+             "and the link, a third tier (default: one switch at each site)."},
     {.name = "return-latency",
      .type = CLI_TIME,
      .at = offsetof(settings, return_ns),
@@ -231,7 +238,8 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
         .switch_bytes = set->switch_kib * 1024,
         .switch_share = set->switch_share,
         .pauses = packets_get_value(g, row, PACKETS_FLOW_CONTROL) > 0,
-        .timeout_ns = set->timeout_ns};
+        .timeout_ns = set->timeout_ns,
+        .site_oversubscription = set->site_oversubscription};
 }
 
 /* --- output --- */
@@ -310,6 +318,7 @@ static void print_omitted(cli *c, const packets_grid *g,
                    {loses_parts, "losses in collectives"},
                    {controls_rate, "the start of congestion control"},
                    {sprays_in_order, "go-back-n with spray"},
+                   {set->site_oversubscription > 0, "--site-oversubscription"},
                    {set->burst > 0, "--burst"},
                    {set->variation_ns > 0, "--variation"},
                    {set->timeout_ns > 0, "--timeout"}};
@@ -526,9 +535,13 @@ static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
 static lh_status check_plan_options(cli *c)
 {
     static const char *const others[] = {
-        "messages",  "interface-gbps", "oversubscription", "return-latency",
-        "burst",     "variation",      "window-kib",       "buffer-kib",
-        "queue-kib", "switch-kib",     "switch-share",     "timeout"};
+        "messages",         "interface-gbps",
+        "oversubscription", "site-oversubscription",
+        "return-latency",   "burst",
+        "variation",        "window-kib",
+        "buffer-kib",       "queue-kib",
+        "switch-kib",       "switch-share",
+        "timeout"};
     for (uint32_t a = 0; a < N_PACKETS_AXES + CLI_COUNT_OF(others); a++) {
         const char *name = a < N_PACKETS_AXES
                                ? packets_get_option((packets_axis)a)

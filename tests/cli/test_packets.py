@@ -46,6 +46,7 @@ def every_option_changes_the_result():
             "--senders", "3"]
     plain = json_case("plain", base)["rows"][0]
     for option in (["--messages", "3"], ["--interface-gbps", "50"], ["--oversubscription", "2"],
+                   ["--site-oversubscription", "3"],
                    ["--return-latency", "3ms"], ["--burst", "4"],
                    ["--variation", "90us"], ["--window-kib", "64"],
                    ["--buffer-kib", "100"], ["--timeout", "700us"],

@@ -309,6 +309,43 @@ static void all_to_alls(void)
     }
 }
 
+/* --- ports inside sites --- */
+
+/* Sprayed messages take the time of the narrowest tier: the GPUs' interfaces,
+ * the ports inside a site, or the link. */
+static void site_ports(void)
+{
+    static const struct {
+        double site, link; /* oversubscription; site 0: no ports */
+    } cases[] = {{0, 2}, {1, 2}, {2, 2}, {4, 2}, {4, 1}, {8, 3}};
+    const lh_packet_run run = {.size = sizeof run};
+    const double gpus = 8, bytes_per_s = 12.5e9, bytes = 4e6;
+    for (uint32_t i = 0; i < 6; i++) {
+        double most = fmax(cases[i].site, cases[i].link);
+        /* Above: queues of ports that random packets load unevenly. */
+        double least = 1e6 + (cases[i].site > 0 ? 4000 : 2000) +
+                       most * bytes / bytes_per_s * 1e9;
+        const lh_packet_link link = {
+            .load = {.line_bytes_per_s = gpus * bytes_per_s,
+                     .latency_ns = 1e6,
+                     .oversubscription = cases[i].link,
+                     .senders = gpus,
+                     .interface_bytes_per_s = bytes_per_s,
+                     .message_bytes = bytes},
+            .setting = {.queue_pairs = 16, /* windows above the link's rate */
+                        .paths = 4,
+                        .balancing = LH_BALANCING_SPRAY},
+            .buffer_bytes = 1e12,
+            .site_oversubscription = cases[i].site};
+        lh_packet_result r = {0};
+        lh_error err = {0};
+        CHECK_OK(lh_packets_simulate_links(&link, 1, &run, &r, &err), err);
+        CHECK_INT(r.counters.retransmitted, 0);
+        CHECK_MSG(r.end_ns > least && r.end_ns < 1.06 * least,
+                  "case %u: %.0f ns, at least %.0f ns", i, r.end_ns, least);
+    }
+}
+
 int main(void)
 {
     RUN(large_memory);
@@ -318,5 +355,6 @@ int main(void)
     RUN(errors);
     RUN(all_reduces);
     RUN(all_to_alls);
+    RUN(site_ports);
     return test_summary();
 }

@@ -73,6 +73,11 @@ typedef struct lh_packet_link {
     bool pauses;
     /* Without progress, until packets are sent again; 0: four round trips. */
     int64_t timeout_ns;
+    /* Rate of all GPUs' interfaces at a site by the rate of the ports between
+     * their switch and the switch at the link's end, 1 or more; a port for each
+     * interface's rate. Queues are as those of the link's paths. 0: one switch
+     * at each site. */
+    double site_oversubscription;
 } lh_packet_link;
 
 /* A simulation's counts. sent = delivered + lost + dropped. */

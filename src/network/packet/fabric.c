@@ -165,22 +165,27 @@ lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err)
 {
     uint32_t n_hosts = 2 * link->senders, near = n_hosts, far = n_hosts + 1;
-    ports p = {LHI_NEW(mem, lhi_port_spec,
-                       (size_t)n_hosts * 2 + (size_t)link->paths * 2),
-               0};
+    uint32_t end = link->uplinks > 0 ? far + 1 : near; /* of the link */
+    ports p = {
+        LHI_NEW(mem, lhi_port_spec,
+                ((size_t)n_hosts + link->paths + 2 * (size_t)link->uplinks) *
+                    2),
+        0};
     if (!p.items)
         return lhi_fail_nomem(err);
     const lhi_port_spec interface = {.bytes_per_s = link->interface_bytes_per_s,
                                      .latency_ns = link->interface_latency_ns};
     for (uint32_t i = 0; i < n_hosts; i++)
         add_ports(&p, &interface, i, i < link->senders ? near : far);
+    for (uint32_t i = 0; i < 2 * link->uplinks; i++)
+        add_ports(&p, &link->uplink, near + i % 2, end + i % 2);
     for (uint32_t i = 0; i < link->paths; i++) {
-        add_port(&p, &link->path, near, far);
-        lhi_port_spec *back = add_port(&p, &link->path, far, near);
+        add_port(&p, &link->path, end, end + 1);
+        lhi_port_spec *back = add_port(&p, &link->path, end + 1, end);
         back->latency_ns = link->return_latency_ns;
         back->loss = link->return_loss;
     }
-    return lhi_fabric_build(n_hosts, n_hosts + 2, p.items, p.n, mem, out, err);
+    return lhi_fabric_build(n_hosts, end + 2, p.items, p.n, mem, out, err);
 }
 
 lh_status lhi_fabric_build_clos(const lhi_clos *c, lhi_arena *mem,

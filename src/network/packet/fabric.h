@@ -69,17 +69,21 @@ lh_status lhi_fabric_build(uint32_t n_hosts, uint32_t n_nodes,
                            lhi_arena *mem, lhi_fabric *out, lh_error *err);
 
 /* A link between two sites: `senders` hosts at a switch, as many receivers at
- * another one, `paths` equal ports between both switches. */
+ * another one, `paths` equal ports between both switches. With uplinks, each
+ * site has a second switch at the link's end, and `uplinks` equal ports between
+ * its two switches. */
 typedef struct lhi_site_link {
     uint32_t senders, paths;
+    uint32_t uplinks;             /* 0: one switch at each site */
     lhi_port_spec path;           /* each of them; nodes are not read */
+    lhi_port_spec uplink;         /* the same */
     double interface_bytes_per_s; /* of a host */
     int64_t interface_latency_ns; /* between a host and its switch */
     int64_t return_latency_ns;    /* of the paths back */
     double return_loss;
 } lhi_site_link;
 
-/* Builds one long link's network between two sites, each with a switch. With n
+/* Builds one long link's network between two sites. With n
  * = link->senders, sending hosts have indices 0 to n - 1, their receivers n to
  * 2n - 1. */
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,

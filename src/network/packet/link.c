@@ -123,6 +123,9 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     LHI_TRY(check_range(l->loss, 0, 0.5, "loss", err));
     LHI_TRY(check_range(l->oversubscription, 1, 1e6, "oversubscription", err));
     LHI_TRY(check_range(l->senders, 1, MOST_SENDERS, "senders", err));
+    if (link->site_oversubscription != 0)
+        LHI_TRY(check_range(link->site_oversubscription, 1, 1e6,
+                            "site_oversubscription", err));
     LHI_TRY(check_range(l->interface_bytes_per_s, 0, 1e15,
                         "interface_bytes_per_s", err));
     LHI_TRY(check_range(l->message_bytes, 1, 1e12, "message_bytes", err));
@@ -170,8 +173,9 @@ static double compute_round_trip(const lh_packet_link *link)
 {
     const lh_link_load *l = &link->load;
     double back = l->return_ns > 0 ? l->return_ns : l->latency_ns;
+    double hops = link->site_oversubscription > 0 ? 8 : 4;
     return l->latency_ns + back + 2 * (double)link->variation_ns +
-           4.0 * SITE_LATENCY_NS;
+           hops * SITE_LATENCY_NS;
 }
 
 /* Returns the rate of a GPU's network interface in bytes/s. */
@@ -209,11 +213,23 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
         .return_latency_ns =
             (int64_t)llround(l->return_ns > 0 ? l->return_ns : l->latency_ns),
         .return_loss = l->loss};
+    if (link->site_oversubscription > 0) {
+        double uplinks = ceil(senders / link->site_oversubscription);
+        site.uplinks = (uint32_t)uplinks;
+        site.uplink = (lhi_port_spec){.bytes_per_s =
+                                          senders * get_interface_rate(l) /
+                                          link->site_oversubscription / uplinks,
+                                      .latency_ns = SITE_LATENCY_NS,
+                                      .buffer_bytes = (uint64_t)buffer};
+    }
     if (link->control == LH_CONTROL_DCQCN) {
         /* Marks from a quarter of the queue on, as in [Zhu, table 14]. */
         site.path.mark_from_bytes = (uint64_t)(mark / 4);
         site.path.mark_to_bytes = (uint64_t)mark;
         site.path.mark_probability = 0.01;
+        site.uplink.mark_from_bytes = site.path.mark_from_bytes;
+        site.uplink.mark_to_bytes = site.path.mark_to_bytes;
+        site.uplink.mark_probability = site.path.mark_probability;
     }
     LHI_TRY(lhi_fabric_build_site_link(&site, mem, out, err));
     out->buffer = (lhi_switch_memory){
