@@ -140,7 +140,8 @@ static const cli_option options[] = {
      .at = offsetof(settings, queue_kib),
      .arg = "N",
      .help =
-         "Queue length from which dcqcn marks every packet (default: 2048)."},
+         "Queue length from which dcqcn marks every packet (default: 2048, at "
+         "most half of --buffer-kib)."},
     {.name = "timeout",
      .type = CLI_TIME,
      .at = offsetof(settings, timeout_ns),

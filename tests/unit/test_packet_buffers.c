@@ -309,6 +309,33 @@ static void all_to_alls(void)
     }
 }
 
+/* --- marks --- */
+
+/* On a short link, whose queue is shorter than 2 MiB, DCQCN's marks slow the
+ * senders before the queue drops their packets. */
+static void marks_before_drops(void)
+{
+    const lh_packet_run run = {.size = sizeof run};
+    double dropped[2];
+    for (int control = 0; control < 2; control++) {
+        const lh_packet_link link = {.load = {.line_bytes_per_s = 50e9,
+                                              .latency_ns = 50000,
+                                              .oversubscription = 8,
+                                              .senders = 8,
+                                              .interface_bytes_per_s = 50e9 / 8,
+                     .message_bytes = 16e6},
+                                     .control = control ? LH_CONTROL_DCQCN
+                                                        : LH_CONTROL_NONE};
+        lh_packet_result r = {0};
+        lh_error err = {0};
+        CHECK_OK(lh_packets_simulate_links(&link, 1, &run, &r, &err), err);
+        CHECK((r.counters.marked > 0) == control);
+        dropped[control] = (double)r.counters.dropped / (double)r.counters.sent;
+    }
+    CHECK_MSG(dropped[0] > 0.5 && dropped[1] < dropped[0] / 3,
+              "dropped: %.3f, with DCQCN %.3f", dropped[0], dropped[1]);
+}
+
 /* --- ports inside sites --- */
 
 /* Sprayed messages take the time of the narrowest tier: the GPUs' interfaces,
@@ -355,6 +382,7 @@ int main(void)
     RUN(errors);
     RUN(all_reduces);
     RUN(all_to_alls);
+    RUN(marks_before_drops);
     RUN(site_ports);
     return test_summary();
 }

@@ -185,6 +185,34 @@ static double get_interface_rate(const lh_link_load *l)
                                         : l->line_bytes_per_s;
 }
 
+/* Returns the rate of a path in bytes/s. */
+static double get_path_rate(const lh_packet_link *link)
+{
+    const lh_link_load *l = &link->load;
+    uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
+    return l->line_bytes_per_s / l->oversubscription / paths;
+}
+
+/* Returns the length of a path's queue beyond which packets are dropped; 0:
+ * only the switch's memory limits it. */
+static double get_buffer_bytes(const lh_packet_link *link)
+{
+    if (link->buffer_bytes > 0 || link->switch_bytes > 0)
+        return link->buffer_bytes;
+    return ceil(get_path_rate(link) * compute_round_trip(link) * 1e-9) +
+           64 * LH_PACKET_BYTES;
+}
+
+/* Returns the queue length from which DCQCN marks every packet: by default at
+ * most half of the queue, because a full queue drops packets instead. */
+static double get_mark_bytes(const lh_packet_link *link)
+{
+    double buffer = get_buffer_bytes(link);
+    if (link->setting.queue_bytes > 0)
+        return link->setting.queue_bytes;
+    return buffer > 0 ? fmin(LH_QUEUE_BYTES, buffer / 2) : LH_QUEUE_BYTES;
+}
+
 /* Builds the network that the link describes (hosts, interfaces, parallel paths
  * with their queues) into *out. */
 static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
@@ -192,17 +220,11 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
 {
     const lh_link_load *l = &link->load;
     uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
-    double rate = l->line_bytes_per_s / l->oversubscription / paths;
-    double buffer = link->buffer_bytes > 0 || link->switch_bytes > 0
-                        ? link->buffer_bytes
-                        : ceil(rate * compute_round_trip(link) * 1e-9) +
-                              64 * LH_PACKET_BYTES;
-    double mark = link->setting.queue_bytes > 0 ? link->setting.queue_bytes
-                                                : LH_QUEUE_BYTES;
+    double buffer = get_buffer_bytes(link), mark = get_mark_bytes(link);
     lhi_site_link site = {
         .senders = senders,
         .paths = paths,
-        .path = {.bytes_per_s = rate,
+        .path = {.bytes_per_s = get_path_rate(link),
                  .latency_ns = (int64_t)llround(l->latency_ns),
                  .variation_ns = link->variation_ns,
                  .loss = l->loss,
@@ -527,6 +549,7 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     setting.congestion = s->base.link->control == LH_CONTROL_NONE
                              ? LH_CONGESTION_OFF
                              : LH_CONGESTION_ON;
+    setting.queue_bytes = get_mark_bytes(s->base.link);
     if (setting.balancing == LH_BALANCING_ANY)
         setting.balancing = LH_BALANCING_ECMP;
     lh_link_load load = s->base.link->load;
