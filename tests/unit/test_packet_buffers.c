@@ -323,7 +323,7 @@ static void marks_before_drops(void)
                                               .oversubscription = 8,
                                               .senders = 8,
                                               .interface_bytes_per_s = 50e9 / 8,
-                     .message_bytes = 16e6},
+                                              .message_bytes = 16e6},
                                      .control = control ? LH_CONTROL_DCQCN
                                                         : LH_CONTROL_NONE};
         lh_packet_result r = {0};
@@ -334,6 +334,56 @@ static void marks_before_drops(void)
     }
     CHECK_MSG(dropped[0] > 0.5 && dropped[1] < dropped[0] / 3,
               "dropped: %.3f, with DCQCN %.3f", dropped[0], dropped[1]);
+}
+
+/* Two messages of 4 MB to one host, with DCQCN. Marks within 50 us of a notice
+ * cause another one at the end of this time, so that both senders halve their
+ * rate three times. uet-htsim's DCQCN (ultraethernet/uet-htsim 40ccb05, with
+ * alpha of each sender and the paper's increases) ends them at 1252 us. */
+static void deferred_notices(void)
+{
+    const double mark = 5 * 4160.0;
+    const lhi_clos clos = {.pods = 4,
+                           .racks = 2,
+                           .hosts = 2,
+                           .aggregation = 2,
+                           .cores = 2,
+                           .port = {.bytes_per_s = 12.5e9,
+                                    .latency_ns = 1000,
+                                    .mark_from_bytes = (uint64_t)mark,
+                                    .mark_to_bytes = (uint64_t)mark,
+                                    .mark_probability = 1},
+                           .rack_up = 1,
+                           .pod_up = 1};
+    const lhi_queue_pair pairs[] = {{0, 15}, {2, 15}};
+    lhi_packet_message messages[2];
+    lhi_message_times times[2];
+    lh_packet_counters counters;
+    lh_error err = {0};
+    lhi_fabric fabric;
+    lhi_arena *mem = lhi_arena_make(0);
+    for (uint32_t i = 0; i < 2; i++)
+        messages[i] = (lhi_packet_message){
+            .bytes = 977 * 4160, .first_pair = i, .queue_pairs = 1};
+    CHECK_OK(lhi_fabric_build_clos(&clos, mem, &fabric, &err), err);
+    const lhi_packet_options options = {
+        .fabric = &fabric,
+        .transport = {.packet_bytes = 4160, /* 64 of them a header */
+                      .balancing = LH_BALANCING_ECMP,
+                      .recovery = LH_RECOVERY_GO_BACK_N,
+                      .control = LH_CONTROL_DCQCN,
+                      .timeout_ns = 1000000000,
+                      .line_bytes_per_s = 12.5e9},
+        .pairs = pairs,
+        .messages = messages,
+        .n_pairs = 2,
+        .n_messages = 2,
+        .seed = 1};
+    CHECK_OK(lhi_packets_simulate(&options, times, &counters, &err), err);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_MSG(fabs(times[i].end_ns / 1252e3 - 1) < 0.05, "%.0f ns",
+                  times[i].end_ns);
+    lhi_arena_free(mem);
 }
 
 /* --- ports inside sites --- */
@@ -383,6 +433,7 @@ int main(void)
     RUN(all_reduces);
     RUN(all_to_alls);
     RUN(marks_before_drops);
+    RUN(deferred_notices);
     RUN(site_ports);
     return test_summary();
 }

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTIFY_NS = 50000 }; /* between two congestion notices [Zhu, table 1] */
+/* Between two congestion notices [Zhu, section 3.1 and table 1]. At the end of
+ * this time the receiver sends another notice if any packet within it had a
+ * mark; here the next ack carries the notice. */
+enum { NOTIFY_NS = 50000 };
 
 /* Enlarges the receiver's bit set of received packets to cover `n` packet
  * numbers from pair->expected on; false on allocation failure. */
@@ -119,11 +122,14 @@ static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
     /* A redundancy block may have arrived in part. */
     if (kind == LHI_PACKET_NACK)
         ack.number = find_missing(pair);
-    ack.marked = data->marked && (pair->notified_ps == 0 ||
-                                  sim->now_ps - pair->notified_ps >=
-                                      (uint64_t)PS_PER_NS * NOTIFY_NS);
-    if (ack.marked)
+    pair->is_marked |= data->marked;
+    ack.marked = pair->is_marked && (pair->notified_ps == 0 ||
+                                     sim->now_ps - pair->notified_ps >=
+                                         (uint64_t)PS_PER_NS * NOTIFY_NS);
+    if (ack.marked) {
         pair->notified_ps = sim->now_ps;
+        pair->is_marked = false;
+    }
     lhi_packet_sim_forward(sim, pair->to, LH_NONE, &ack);
 }
 

@@ -133,7 +133,8 @@ typedef struct lhi_pair {
     uint64_t *received; /* bit set over numbers from `expected` on */
     uint32_t received_mask;
     bool nacked;
-    uint64_t notified_ps; /* last ack with a mark */
+    bool is_marked;       /* a packet since the last notice */
+    uint64_t notified_ps; /* last ack with a notice */
 } lhi_pair;
 
 /* A host: the queue pairs that may send, in round-robin order. */
