@@ -22,7 +22,7 @@ typedef struct builder {
     uint32_t gpus, queue_pairs;
 } builder;
 
-void lhi_collective_count(const lhi_collective *c, uint64_t *n_messages,
+void lhi_collective_count(const lhi_packet_collective *c, uint64_t *n_messages,
                           uint64_t *n_pairs)
 {
     uint64_t gpus = c->gpus, n = 2 * gpus, queue_pairs = c->queue_pairs;
@@ -122,7 +122,7 @@ static void build_hierarchical(const builder *b, double bytes)
 /* Builds rounds of all-to-alls. Host h has messages m = h * (n - 1) to m + n -
  * 2 of each round, one to each other host. `numbers`: all message numbers in
  * order, of which the successors of a message are a section. */
-static void build_all_to_all(const lhi_collective *c, uint32_t *numbers,
+static void build_all_to_all(const lhi_packet_collective *c, uint32_t *numbers,
                              lhi_message_set *out)
 {
     uint32_t n = 2 * c->gpus, peers = n - 1, each = n * peers;
@@ -145,7 +145,7 @@ static void build_all_to_all(const lhi_collective *c, uint32_t *numbers,
     }
 }
 
-lh_status lhi_collective_build(const lhi_collective *c, lhi_arena *mem,
+lh_status lhi_collective_build(const lhi_packet_collective *c, lhi_arena *mem,
                                lhi_message_set *out, lh_error *err)
 {
     uint64_t n_messages, n_pairs;

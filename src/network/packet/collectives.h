@@ -14,15 +14,15 @@ typedef struct lhi_message_set {
 
 /* A collective over hosts 0 to gpus - 1 of one site and gpus to 2 * gpus - 1 of
  * the other one. */
-typedef struct lhi_collective {
+typedef struct lhi_packet_collective {
     lh_packet_traffic kind; /* not MESSAGES */
     uint32_t gpus, queue_pairs;
     uint32_t rounds; /* of ALL_TO_ALL, in sequence; else 1 */
     double bytes;
-} lhi_collective;
+} lhi_packet_collective;
 
 /* Counts the messages and queue pairs of a collective. */
-void lhi_collective_count(const lhi_collective *collective,
+void lhi_collective_count(const lhi_packet_collective *collective,
                           uint64_t *n_messages, uint64_t *n_pairs);
 /* Builds a collective's messages in `mem`.
  *
@@ -35,7 +35,8 @@ void lhi_collective_count(const lhi_collective *collective,
  * all-gather within each site.
  * ALL_TO_ALL: every host sends an n-th of the bytes to every other one, all at
  * once; in the next round, after all its messages of this one have arrived. */
-lh_status lhi_collective_build(const lhi_collective *collective, lhi_arena *mem,
-                               lhi_message_set *out, lh_error *err);
+lh_status lhi_collective_build(const lhi_packet_collective *collective,
+                               lhi_arena *mem, lhi_message_set *out,
+                               lh_error *err);
 
 #endif

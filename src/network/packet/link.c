@@ -293,17 +293,17 @@ static lh_status build_messages(link_run *r, lhi_message_set *out,
 }
 
 /* Returns the collective of the simulation. */
-static lhi_collective make_collective(const link_run *r)
+static lhi_packet_collective make_collective(const link_run *r)
 {
-    return (lhi_collective){r->link->traffic, r->senders, r->queue_pairs,
-                            r->messages, r->link->load.message_bytes};
+    return (lhi_packet_collective){r->link->traffic, r->senders, r->queue_pairs,
+                                   r->messages, r->link->load.message_bytes};
 }
 
 /* Builds the queue pairs and messages of the simulation. */
 static lh_status build_traffic(link_run *r, lh_error *err)
 {
     lhi_message_set set;
-    const lhi_collective collective = make_collective(r);
+    const lhi_packet_collective collective = make_collective(r);
     if (r->link->traffic == LH_TRAFFIC_MESSAGES)
         LHI_TRY(build_messages(r, &set, err));
     else
@@ -606,7 +606,7 @@ static lh_status begin_run(const lh_packet_link *link, link_run *out,
                       .messages = link->messages ? link->messages : 1};
     uint64_t n_pairs = (uint64_t)out->senders * out->queue_pairs;
     uint64_t n_messages = (uint64_t)out->senders * out->messages;
-    const lhi_collective collective = make_collective(out);
+    const lhi_packet_collective collective = make_collective(out);
     if (link->traffic != LH_TRAFFIC_MESSAGES)
         lhi_collective_count(&collective, &n_messages, &n_pairs);
     if (n_pairs > MOST_PAIRS || n_messages > MOST_MESSAGES)
