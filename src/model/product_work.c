@@ -53,8 +53,8 @@ void lhi_work_add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     out->d.bytes += rows + weights * element;
     out->d.kernels += 1;
     out->w.flops += 2 * m * k * n;
-    out->w.bytes += rows + weights * 2 * shape->gradient;
-    out->w.kernels += 1;
+    out->w.bytes += rows + weights * shape->gradient_traffic;
+    out->w.kernels += 1 + shape->gradient_kernels;
     add_padding(false, m, k, n, out);
 }
 
@@ -99,7 +99,8 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                     m * k * shape->element);
     add_product(&out->w, flops,
                 m * (k + n) * shape->product_element +
-                    weights * 2 * shape->gradient);
+                    weights * shape->gradient_traffic);
+    out->w.kernels += shape->gradient_kernels;
     add_padding(true, m, k, n, out);
 }
 

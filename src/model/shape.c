@@ -88,6 +88,15 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
+/* Counts the kernels of DeepSpeed's BF16_Optimizer after the product of a W
+ * pass, which writes e bytes per weight: a conversion to fp32 (e + 4), and the
+ * addition to the sum over microbatches (12) (update_hp_grads()). */
+static void add_fp32_sums(lhi_shape *shape)
+{
+    shape->gradient_traffic = 2 * shape->element + 16;
+    shape->gradient_kernels = 2;
+}
+
 /* Fills the cost options that default to the job's framework: attention,
  * sequence parallelism and gradient types. */
 static void add_framework(const lh_framework *f, lh_cost_options *options)
@@ -304,6 +313,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .product_element = job->framework.fp8 != LH_FP8_NONE ? 1 : element,
         .dispatch_element = job->framework.fp8 == LH_FP8_DISPATCH ? 1 : element,
         .gradient = options->gradient_bytes,
+        .gradient_traffic = 2 * options->gradient_bytes,
         .heads = m->heads / t,
         /* With fewer key-value heads than GPUs, some GPUs hold the same head.
          */
@@ -334,6 +344,10 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                               !job->framework.fused_experts;
     out->weights_expert_results =
         job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
+    if (job->framework.preset == LH_FRAMEWORK_DEEPSPEED &&
+        job->training.precision == LH_PRECISION_BF16 &&
+        options->gradient_bytes == 4)
+        add_fp32_sums(out);
     out->dispatches_tokens =
         layout->expert > 1 || out->expert_tensor != layout->tensor;
     out->fused_experts = job->framework.fused_experts;

@@ -59,17 +59,19 @@ typedef struct lhi_shape {
     /* On the hottest rank (training.imbalance): copies per token that arrive
      * (in an all-gather as many as anywhere), and that its experts process. */
     double received, expert_rows;
-    double tokens;           /* per GPU and microbatch */
-    double norm_share;       /* fraction of the tokens processed by norms and
-                              * residuals: 1/tensor with sequence parallelism */
-    double sequence;         /* tokens visible to attention */
-    double element;          /* bytes */
-    bool fp8;                /* layers' matrix products use FP8 */
-    double product_element;  /* bytes per element of a product's factors */
-    double dispatch_element; /* bytes per element sent to an expert */
-    double gradient;         /* bytes per gradient element in memory */
-    double heads, kv_heads;  /* per GPU */
-    double qk_dim, v_dim;    /* per head */
+    double tokens;             /* per GPU and microbatch */
+    double norm_share;         /* fraction of the tokens processed by norms and
+                                * residuals: 1/tensor with sequence parallelism */
+    double sequence;           /* tokens visible to attention */
+    double element;            /* bytes */
+    bool fp8;                  /* layers' matrix products use FP8 */
+    double product_element;    /* bytes per element of a product's factors */
+    double dispatch_element;   /* bytes per element sent to an expert */
+    double gradient;           /* bytes per gradient element in memory */
+    double gradient_traffic;   /* bytes that W moves per gradient element */
+    uint32_t gradient_kernels; /* of W after each of its products */
+    double heads, kv_heads;    /* per GPU */
+    double qk_dim, v_dim;      /* per head */
     /* Key and value heads as attention's kernel receives them: torchtitan
      * repeated them until 0.2, where it used FlashAttention-2 (repeat_kv()). */
     double attention_kv_heads;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time and memory of torchtitan's runs, counted by hand from its source:
  * sharded state, gradients in a pipeline, selective recomputation, cross
- * entropy, element-wise operations, attention. */
+ * entropy, element-wise operations, attention. And the gradients of DeepSpeed.
+ */
 #include "jobs.h"
 
 #include <longhaul/experimental/cost.h>
@@ -154,6 +155,41 @@ static void flash_attention_2_is_slower_on_hopper(void)
                scores * 640 * (1 / 253.5e3 - 1 / rate), 5e3);
 }
 
+/* BF16_Optimizer's W pass writes 2 bytes per weight; a second kernel converts
+ * them (2 + 4), a third adds them to the fp32 sums (4 + 4 + 4): 20 bytes, in
+ * place of fp32 sums read and written (8). Llama 3 8B's layer has four
+ * products. In fp16 and with gradients in bf16 there are no such kernels. */
+static void deepspeed_adds_bf16_gradients_to_fp32_sums(void)
+{
+#define DEEPSPEED(precision, framework)                                        \
+    "  gpu: {tflops: 989.5, memory_gib: 80, memory_gbps: 2400}\n"              \
+    "training: {global_batch: 32, sequence: 4096, zero: 1, "                   \
+    "precision: " precision "}\nframework: {receives: late" framework "}\n"
+    const lh_cost_constants *c = lh_cost_defaults();
+    const double weights =
+        HIDDEN * (4096.0 + 2 * 1024) + HIDDEN * 4096.0 + 3 * HIDDEN * 14336.0;
+    lh_cost sums =
+        cost_of(DEEPSPEED("bf16", ", preset: deepspeed, gradients: fp32"), 1, 2,
+                &LAYER);
+    lh_cost fused =
+        cost_of(DEEPSPEED("bf16", ", gradients: fp32"), 1, 2, &LAYER);
+    CHECK_NEAR((double)(sums.w.memory_ns - fused.w.memory_ns),
+               12 * weights / (2400 * c->memory_efficiency), 4);
+    CHECK_NEAR((double)(sums.w.kernel_ns - fused.w.kernel_ns),
+               4 * 2 * c->kernel_ns, 1);
+    CHECK_INT(sums.f.memory_ns, fused.f.memory_ns);
+    CHECK_INT(sums.d.memory_ns, fused.d.memory_ns);
+    lh_cost own =
+        cost_of(DEEPSPEED("bf16", ", preset: deepspeed"), 1, 2, &LAYER);
+    lh_cost none =
+        cost_of(DEEPSPEED("bf16", ", gradients: bf16"), 1, 2, &LAYER);
+    CHECK_INT(own.w.memory_ns, none.w.memory_ns);
+    own = cost_of(DEEPSPEED("fp16", ", preset: deepspeed, gradients: fp32"), 1,
+                  2, &LAYER);
+    none = cost_of(DEEPSPEED("fp16", ", gradients: fp32"), 1, 2, &LAYER);
+    CHECK_INT(own.w.memory_ns, none.w.memory_ns);
+}
+
 int main(void)
 {
     RUN(state_has_sixteen_bytes);
@@ -163,5 +199,6 @@ int main(void)
     RUN(eager_kernels_move_more);
     RUN(collectives_are_copied);
     RUN(flash_attention_2_is_slower_on_hopper);
+    RUN(deepspeed_adds_bf16_gradients_to_fp32_sums);
     return test_summary();
 }
