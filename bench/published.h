@@ -63,9 +63,9 @@ typedef struct fitted {
 /* Returns the constants that the library and published_job.c use. */
 fitted published_fitted(void);
 
-/* Fits the constants: minimises the summed mean errors of dense and
- * mixture-of-experts models over the fitted half. Returns false after printing
- * an error. */
+/* Fits the constants over the fitted half: first those of dense models to the
+ * dense runs, then those of experts to the runs with experts. Minimises a
+ * kind's mean error. Returns false after printing an error. */
 bool published_fit(const published_set *set, uint32_t iterations, fitted *by);
 
 /* Checks whether a run is from an issue, by a user of Megatron-LM. */
@@ -133,6 +133,10 @@ bool published_torchtitan(const char *folder, titan_errors *errors, FILE *to);
 /* Reads the runs with LLM Foundry in FOLDER/llm-foundry, predicts them and
  * prints both as Markdown. Returns false after printing an error. */
 bool published_foundry(const char *folder, FILE *to);
+
+/* Reads the runs in FOLDER/reports, predicts them and prints both as Markdown.
+ * Returns false after printing an error. */
+bool published_reports(const char *folder, FILE *to);
 
 /* Prints as Markdown the held-out errors beside their goals, and the groups of
  * runs that contribute to them, with causes. */

@@ -6,38 +6,34 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_FITTED = 8 };
+enum { N_FITTED = 4 };
 
-static bool is_usable(const published *run)
-{
-    return !run->exclusion_reason && !run->held_out;
-}
-
-/* Fitting problem. Equal jobs of several releases are planned once. */
+/* Fitting problem: the fitted runs of one kind, and the constants that its fit
+ * does not change. Equal jobs of several releases are planned once. */
 typedef struct problem {
+    bool experts; /* models with experts, else dense ones */
+    fitted fixed;
     uint32_t n_jobs, n_runs;
     const published *jobs[MAX_PUBLISHED], *runs[MAX_PUBLISHED];
     uint32_t job_of[MAX_PUBLISHED]; /* per run */
-    uint32_t n_of[2];               /* counts for dense and other runs */
 } problem;
 
-static void unpack_constants(const double *x, fitted *out)
+static bool is_usable(const published *run, bool experts)
 {
-    *out = (fitted){.tensor_overlap = x[0],
-                    .experts = x[1],
-                    .fused_experts = x[2],
-                    .fp8 = {x[3], x[4], x[5]},
-                    .dispatch_ms = x[6],
-                    .expert_ms = x[7]};
+    return !run->exclusion_reason && !run->held_out && run->moe == experts;
 }
 
-static void pack_constants(const fitted *f, double *x)
+/* Lists the constants of a kind of model: first those that are shares and
+ * cannot exceed 1. Returns the number of shares. */
+static uint32_t list_constants(fitted *f, bool experts, double *out[N_FITTED])
 {
-    const double all[N_FITTED] = {
-        f->tensor_overlap, f->experts, f->fused_experts, f->fp8[0],
-        f->fp8[1],         f->fp8[2],  f->dispatch_ms,   f->expert_ms};
+    double *const dense_ones[N_FITTED] = {&f->tensor_overlap, &f->fp8[0],
+                                          &f->fp8[1], &f->fp8[2]};
+    double *const expert_ones[N_FITTED] = {&f->experts, &f->fused_experts,
+                                           &f->dispatch_ms, &f->expert_ms};
 
-    memcpy(x, all, sizeof all);
+    memcpy(out, experts ? expert_ones : dense_ones, sizeof dense_ones);
+    return experts ? 2 : 1;
 }
 
 static bool same_job(const published *a, const published *b)
@@ -52,12 +48,11 @@ static bool same_job(const published *a, const published *b)
 
 static void gather_jobs(const published_set *set, problem *p)
 {
-    *p = (problem){0};
     for (uint32_t i = 0; i < set->n; i++) {
         const published *run = &set->runs[i];
         uint32_t k = 0;
 
-        if (!is_usable(run))
+        if (!is_usable(run, p->experts))
             continue;
         while (k < p->n_jobs && !same_job(p->jobs[k], run))
             k++;
@@ -65,44 +60,54 @@ static void gather_jobs(const published_set *set, problem *p)
             p->jobs[p->n_jobs++] = run;
         p->job_of[p->n_runs] = k;
         p->runs[p->n_runs++] = run;
-        p->n_of[run->moe]++;
     }
 }
 
 static bool value_at(void *context, const double *x, double *value)
 {
     const problem *p = context;
-    double seconds[MAX_PUBLISHED];
-    fitted by;
+    double seconds[MAX_PUBLISHED], *constants[N_FITTED];
+    fitted by = p->fixed;
+    const uint32_t shares = list_constants(&by, p->experts, constants);
 
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < shares; i++)
         if (x[i] > 1) {
             *value = 10 + log(x[i]); /* penalty above every valid value */
             return true;
         }
-    unpack_constants(x, &by);
+    for (uint32_t i = 0; i < N_FITTED; i++)
+        *constants[i] = x[i];
     for (uint32_t i = 0; i < p->n_jobs; i++)
         if (!published_seconds(p->jobs[i], &by, &seconds[i]))
             return false;
     *value = 0;
-    for (uint32_t i = 0; i < p->n_runs; i++) {
-        const published *run = p->runs[i];
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        *value += fabs(seconds[p->job_of[i]] / p->runs[i]->measured_s - 1) /
+                  p->n_runs;
+    return true;
+}
 
-        *value += fabs(seconds[p->job_of[i]] / run->measured_s - 1) /
-                  p->n_of[run->moe];
-    }
+/* Fits the constants of one kind of model. */
+static bool fit_kind(const published_set *set, bool experts,
+                     uint32_t iterations, fitted *by)
+{
+    static problem p;
+    double x[N_FITTED], *constants[N_FITTED];
+
+    p = (problem){.experts = experts, .fixed = *by};
+    gather_jobs(set, &p);
+    list_constants(by, experts, constants);
+    for (uint32_t i = 0; i < N_FITTED; i++)
+        x[i] = *constants[i];
+    if (!simplex_search(value_at, &p, N_FITTED, iterations, x))
+        return false;
+    for (uint32_t i = 0; i < N_FITTED; i++)
+        *constants[i] = x[i];
     return true;
 }
 
 bool published_fit(const published_set *set, uint32_t iterations, fitted *by)
 {
-    static problem p;
-    double x[SIMPLEX_MOST];
-
-    gather_jobs(set, &p);
-    pack_constants(by, x);
-    if (!simplex_search(value_at, &p, N_FITTED, iterations, x))
-        return false;
-    unpack_constants(x, by);
-    return true;
+    return fit_kind(set, false, iterations, by) &&
+           fit_kind(set, true, iterations, by);
 }
