@@ -5,8 +5,8 @@
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/, torchtitan/ and
- * llm-foundry/ (default bench/data). Each run becomes a job file with a fixed
+ * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/, torchtitan/,
+ * llm-foundry/, reports/ and vtrain/ (default bench/data). Each run becomes a job file with a fixed
  * layout, planned as by `longhaul plan`; --job prints the job of row N of all
  * files, counted from 0. Runs that a job cannot express are listed with the
  * reason.
@@ -19,7 +19,7 @@
  * predicted to leave more than 3 GiB free.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
- * steps unless --iterations is given. */
+ * steps for dense models and 80 for experts unless --iterations is given. */
 #define _POSIX_C_SOURCE 200809L
 #include "page_section.h"
 #include "published.h"
@@ -349,6 +349,7 @@ static bool update_page(const published_set *set, const predicted *rows,
     ok = print_all(set, rows, n, true, to);
     ok = published_torchtitan(on->folder, &titan, to) && ok;
     ok = published_foundry(on->folder, to) && ok;
+    ok = published_reports(on->folder, to) && ok;
     published_goals(rows, n, &titan, to);
     ok = ok && check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
