@@ -400,6 +400,8 @@ bool published_reports(const char *folder, FILE *to)
             fprintf(to, "| %s | %.2f | %.2f | %+.1f %% | %s |\n", run->shown,
                     run->measured_s, run->predicted_s, 100 * get_error(run),
                     run->held_out ? "held out" : "first");
+        if (run->held_out && !published_add_accuracy(run->job, get_error(run)))
+            return false;
     }
     return true;
 }

@@ -82,7 +82,8 @@ static void write_gpu(const table *t, uint32_t row, bool lifted, char *text,
 
     snprintf(text, room, "{%s, memory_gib: %g}",
              h200 ? "preset: h200"
-                  : "tflops: 989.5, sustained_tflops: 593.7, fp8_tflops: "
+                  : "name: h100-96gb-500w, tflops: 989.5, "
+                    "sustained_tflops: 593.7, fp8_tflops: "
                     "1979, sustained_fp8_tflops: 1187.4, memory_gbps: 2400",
              lifted ? 4000
              : h200 ? H200_GIB
@@ -134,7 +135,7 @@ static void write_layers(const table *t, uint32_t row, uint32_t chunks,
 static void write_job(const table *t, uint32_t row, bool lifted,
                       char text[JOB_TEXT])
 {
-    char framework[256], gpu[160], schedule[64] = "1f1b", layers[160] = "";
+    char framework[256], gpu[200], schedule[64] = "1f1b", layers[160] = "";
     uint32_t gpus = table_count(t, row, "gpus");
     bool pipeline = table_count(t, row, "pp") > 1;
 

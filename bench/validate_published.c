@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KINDS = 8 };
+enum { MAX_KINDS = 16 };
 
 /* Predicts the rows. Equal jobs of several releases are planned once. */
 static bool predict_rows(const published_set *set, const fitted *by,
@@ -137,14 +137,63 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
     }
 }
 
-/* Errors of one kind's held-out runs. */
+/* Errors of one kind's held-out runs, and the range of these runs. */
 typedef struct kind_errors {
     const lh_validated_runs *of;
     double sum, worst;
-    uint32_t n;
+    uint32_t n, gpus_least, gpus_most, sequence_least, sequence_most;
+    char gpu_types[200]; /* each type of the runs once: "a, b" */
 } kind_errors;
 
 static kind_errors kinds[MAX_KINDS];
+
+/* Checks whether the list "a, b" has an entry. */
+static bool has_entry(const char *list, const char *entry)
+{
+    char one[100], all[260];
+
+    snprintf(one, sizeof one, ", %s,", entry);
+    snprintf(all, sizeof all, ", %s,", list);
+    return strstr(all, one) != NULL;
+}
+
+/* Extends the range of a kind's runs by the run of a job. */
+static void add_range(const lh_job *job, kind_errors *kind)
+{
+    const lh_gpu *gpu = &job->datacenters[0].gpu;
+    const char *type = gpu->preset ? gpu->preset : gpu->name;
+    const uint32_t gpus = job->n_gpus, sequence = job->training.sequence;
+    const size_t used = strlen(kind->gpu_types);
+
+    kind->gpus_least =
+        !kind->n || gpus < kind->gpus_least ? gpus : kind->gpus_least;
+    kind->gpus_most = gpus > kind->gpus_most ? gpus : kind->gpus_most;
+    kind->sequence_least = !kind->n || sequence < kind->sequence_least
+                               ? sequence
+                               : kind->sequence_least;
+    kind->sequence_most =
+        sequence > kind->sequence_most ? sequence : kind->sequence_most;
+    if (!has_entry(kind->gpu_types, type))
+        snprintf(kind->gpu_types + used, sizeof kind->gpu_types - used, "%s%s",
+                 used ? ", " : "", type);
+}
+
+/* Checks whether the library states the range of the runs of a kind. */
+static bool is_range_stated(const kind_errors *kind)
+{
+    const lh_validated_runs *of = kind->of;
+    char types[200];
+    bool all = strlen(of->gpu_types) == strlen(kind->gpu_types);
+
+    snprintf(types, sizeof types, "%s", kind->gpu_types);
+    for (char *save = NULL, *type = strtok_r(types, ", ", &save); type;
+         type = strtok_r(NULL, ", ", &save))
+        all = all && has_entry(of->gpu_types, type);
+    return all && of->gpus_least == kind->gpus_least &&
+           of->gpus_most == kind->gpus_most &&
+           of->sequence_least == kind->sequence_least &&
+           of->sequence_most == kind->sequence_most;
+}
 
 bool published_add_accuracy(const char *job_text, double error)
 {
@@ -158,18 +207,22 @@ bool published_add_accuracy(const char *job_text, double error)
         return false;
     }
     const lh_validated_runs *of = lh_find_validated_runs(job);
-    lh_job_free(job);
     while (i < MAX_KINDS && kinds[i].of && kinds[i].of != of)
         i++;
     if (!of || i == MAX_KINDS) {
-        fprintf(stderr, "validate-published: lh_find_validated_runs() has no "
-                        "errors for a held-out run\n");
+        fprintf(stderr,
+                "validate-published: lh_find_validated_runs() has no "
+                "errors for a held-out run:\n%s",
+                job_text);
+        lh_job_free(job);
         return false;
     }
     kinds[i].of = of;
+    add_range(job, &kinds[i]);
     kinds[i].sum += 100 * fabs(error);
     kinds[i].worst = fmax(kinds[i].worst, 100 * fabs(error));
     kinds[i].n++;
+    lh_job_free(job);
     return true;
 }
 
@@ -197,13 +250,16 @@ static bool check_accuracy(const predicted *rows, uint32_t n)
         double average = k->sum / k->n;
 
         if (k->n == k->of->n && is_rounded(k->of->mean_percent, average) &&
-            is_rounded(k->of->worst_percent, k->worst))
+            is_rounded(k->of->worst_percent, k->worst) && is_range_stated(k))
             continue;
         fprintf(stderr,
                 "validate-published: %s: the library states %u runs, %.1f %%, "
-                "%.1f %%; now %u, %.2f %%, %.2f %%\n",
+                "%.1f %%; now %u, %.2f %%, %.2f %%, %s, %u to %u GPUs, %u to "
+                "%u tokens\n",
                 k->of->kind, k->of->n, k->of->mean_percent,
-                k->of->worst_percent, k->n, average, k->worst);
+                k->of->worst_percent, k->n, average, k->worst, k->gpu_types,
+                k->gpus_least, k->gpus_most, k->sequence_least,
+                k->sequence_most);
         ok = false;
     }
     return ok;

@@ -61,58 +61,17 @@ const char *cli_plan_margin_text(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
-/* Sequences from which context parallelism is recommended, in tokens
- * ("Parallelism Strategies Guide" of Megatron Core). */
-enum { LONG_SEQUENCE = 8192 };
-
-/* Checks whether a layout is unusual: tensor parallelism wider than a node, or
- * context parallelism for sequences shorter than LONG_SEQUENCE. */
-static bool is_unusual(const lh_job *job, const lh_layout *l)
-{
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (lh_layout_site_tensor(l, i) > job->datacenters[i].gpus_per_node)
-            return true;
-    return l->context > 1 && job->training.sequence < LONG_SEQUENCE;
-}
-
-/* Checks whether layout `a` is simpler than `b`: it has fewer pipeline stages;
- * or as many, and only `b` is unusual; or a smaller product of tensor and
- * context degree. */
-static bool is_simpler(const lh_job *job, const lh_layout *a,
-                       const lh_layout *b)
-{
-    const bool odd_a = is_unusual(job, a), odd_b = is_unusual(job, b);
-    if (a->pipeline != b->pipeline)
-        return a->pipeline < b->pipeline;
-    if (odd_a != odd_b)
-        return odd_b;
-    return a->tensor * a->context < b->tensor * b->context;
-}
-
 const char *cli_plan_ties_text(const lh_plan *p, char *text, size_t room)
 {
-    const lh_choice *simplest = &p->best;
     char time[CLI_TIME_TEXT], layout[200];
-    uint32_t n = 0;
     *text = '\0';
-    if (!p->accuracy)
+    if (!p->ties)
         return text;
-    const double most =
-        (double)p->best.iteration_ns * (1 + p->accuracy->mean_percent / 100);
-    for (uint32_t i = 0; i < p->n_alternatives; i++) {
-        const lh_choice *a = &p->alternatives[i];
-        if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
-            continue;
-        n++;
-        if (is_simpler(p->job, &a->layout, &simplest->layout))
-            simplest = a;
-    }
-    if (simplest == &p->best)
-        return text;
+    const lh_choice *simplest = &p->alternatives[p->ties->simplest];
     snprintf(text, room,
              "%" PRIu32 " of the %" PRIu32 " other layouts in the plan %s "
              "within this average error; the simplest is %s (%+.1f %%): %s",
-             n, p->n_alternatives, n == 1 ? "is" : "are",
+             p->ties->n, p->n_alternatives, p->ties->n == 1 ? "is" : "are",
              cli_plan_time(p, (double)simplest->iteration_ns, time),
              cli_percent_slower((double)simplest->iteration_ns,
                                 (double)p->best.iteration_ns),

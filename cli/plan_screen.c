@@ -142,17 +142,41 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Prints the mean error of the cost model's times, as measured on published
- * training runs with the same kind of hardware and parallelism. */
+/* Formats the published runs behind a plan's accuracy, ": 8 to 512 GPUs
+ * (h100-sxm, h200), 4096 to 8192 tokens per sequence", into `text`; "": the
+ * plan file does not have them. */
+static const char *format_runs(const lh_validated_runs *runs, char *text,
+                               size_t room)
+{
+    char least[40] = "";
+    *text = '\0';
+    if (!runs->gpu_types)
+        return text;
+    if (runs->sequence_least < runs->sequence_most)
+        snprintf(least, sizeof least, "%" PRIu32 " to ", runs->sequence_least);
+    snprintf(text, room,
+             ": %" PRIu32 " to %" PRIu32 " GPUs (%s), %s%" PRIu32
+             " tokens per sequence",
+             runs->gpus_least, runs->gpus_most, runs->gpu_types, least,
+             runs->sequence_most);
+    return text;
+}
+
+/* Prints the mean error of the cost model's times in published runs of the
+ * plan's kind, and the properties of the plan that these runs do not cover. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
     const lh_validated_runs *runs = p->accuracy;
+    char measured[200];
     if (!runs)
         return;
     cli_wrap(c, "accuracy",
              "+-%.0f %% on average, %.0f %% at worst, in %" PRIu32
-             " published runs of %s",
-             runs->mean_percent, runs->worst_percent, runs->n, runs->kind);
+             " published runs of %s%s%s%s",
+             runs->mean_percent, runs->worst_percent, runs->n, runs->kind,
+             format_runs(runs, measured, sizeof measured),
+             runs->outside ? "; not measured: " : "",
+             runs->outside ? runs->outside : "");
 }
 
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for

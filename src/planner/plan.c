@@ -23,7 +23,9 @@
 #include "planner/search/search_budget.h"
 #include "planner/search/unequal_bound.h"
 #include "planner/site_tensors.h"
+#include "planner/ties.h"
 #include "planner/unequal.h"
+#include "planner/validated_runs.h"
 
 #include "base/fail.h"
 #include "format/job/job_values.h"
@@ -108,7 +110,6 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     plan->plan.job = plan->job;
     plan->plan.name = lhi_arena_strdup(plan->mem, job->name);
     plan->plan.version = lhi_arena_strdup(plan->mem, lh_version());
-    plan->plan.accuracy = lh_find_validated_runs(plan->job);
     plan->plan.input_hash = lhi_arena_strdup(plan->mem, hash);
     if (!plan->plan.name || !plan->plan.version || !plan->plan.input_hash)
         return lhi_fail_nomem(err);
@@ -181,6 +182,11 @@ static lh_status find_plan(const lh_plan_options *options,
     lhi_unexplored_fini(&unexplored);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
+    if (status == LH_OK)
+        status = lhi_plan_state_accuracy(plan->mem, lh_plan_gpus(&plan->plan),
+                                         &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_find_ties(plan->mem, &plan->plan, err);
     return status;
 }
 

@@ -237,8 +237,8 @@ mode = "full"
         case("fits", ["plan", "run.yaml", "-o", "run.json"],
              out=r"\naccuracy +\+-\d+ % on average, \d+ % at worst, in")
         plan = json.loads(read("run.json"))
-        check(plan["accuracy"]["kind"] == "dense models under torchtitan" and
-              plan["accuracy"]["runs"] > 10, plan["accuracy"])
+        check(plan["accuracy"]["kind"] == "dense models under torchtitan",
+              plan["accuracy"])
         peak = plan["peak_memory_bytes"] / 2 ** 30
         check(abs(peak / gib - 1) < 0.08, f"{peak} GiB; {gib} were measured")
 

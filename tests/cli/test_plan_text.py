@@ -346,11 +346,60 @@ def layouts_within_the_accuracy_are_ties():
     simplest = min(ties, key=lambda a: (a["layout"]["pipeline"],
                                         a["layout"]["tensor"]))
     check(simplest["layout"]["pipeline"] < plan["layout"]["pipeline"], ties)
+    check(plan["ties"] == {"layouts": len(ties), "simplest":
+                           plan["alternatives"].index(simplest)}, plan["ties"])
     check(f" {len(ties)} of the {len(plan['alternatives'])} other layouts in "
           "the plan are within this average error; the simplest is "
           f"{simplest['iteration_s']:.3f} s (" in text, text)
+    plan["ties"]["simplest"] = len(plan["alternatives"])
+    write("damaged.json", json.dumps(plan))
+    check("ties.simplest: is" in run("simulate", "damaged.json").stderr, "ties")
     write("job.yaml", TIED % "none")
     check("\nties " not in run(*args).stdout, "ties without accuracy")
+
+
+@test
+def accuracy_names_its_runs_and_what_they_do_not_cover():
+    """docs/validation.md: dense runs of DeepSpeed used A100, 2,048 tokens and
+    one site; those of Megatron-LM in 16 bits A100 and H100; hybrid models ran
+    in FP8 alone. A profile or an efficiency has no accuracy."""
+    job = """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 64, sequence: %s}
+framework: {preset: %s%s}
+cluster:
+  gpu: %s
+  gpus_per_node: 8
+  node_link: {gbps: 2400, latency_us: 3}
+  fabric: {gbps: 200, latency_us: 8}
+  datacenters: [%s]
+  links: [%s]
+layout: {tensor: 2, pipeline: 2, context: 1, chunks_per_device: 1}
+"""
+    site, link = "{name: %s, nodes: %s}", "{between: [a, b], gbps: 100, latency_ms: 5}"
+    two = (site % ("a", 4) + ", " + site % ("b", 4), link)
+    one = (site % ("a", 8), "")
+    for values, kind, outside in (
+            ((2048, "deepspeed", "", "a100-80g", *one),
+             "dense models under DeepSpeed", None),
+            ((8192, "deepspeed", "", "h100-sxm", *two),
+             "dense models under DeepSpeed",
+             "h100-sxm, 8192 tokens per sequence, 2 datacenters"),
+            ((4096, "megatron", "", "h100-sxm", *one),
+             "dense models under Megatron", None),
+            ((1024, "megatron", ", fp8: matmul", "h100-sxm", *one),
+             "dense models in FP8 under Megatron", "1024 tokens per sequence"),
+            ((4096, "megatron", "", "{preset: h100-sxm, efficiency: 0.5}", *one),
+             None, None)):
+        write("job.yaml", job % values)
+        args = ("plan", "job.yaml", "--no-optimal", "--search", "even")
+        plan = json.loads(run(*args, "--json").stdout)
+        has = plan.get("accuracy", {"kind": None})
+        check(has["kind"] == kind and has.get("outside") == outside, has)
+        text = " ".join(run(*args).stdout.split())
+        check((f"; not measured: {outside} " in text) == bool(outside), text)
+        check((f"published runs of {kind}: {has.get('gpus_least')} to " in text)
+              == bool(kind), text)
 
 
 @test

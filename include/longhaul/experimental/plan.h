@@ -305,15 +305,30 @@ typedef struct lh_flag_plan {
 /* Errors of predicted iteration times in published runs of one kind, which
  * fitted no constant (docs/validation.md). */
 typedef struct lh_validated_runs {
-    const char *kind;                   /* "dense models under Megatron" */
-    uint32_t n;                         /* runs */
-    double mean_percent, worst_percent; /* |predicted / measured - 1| */
+    const char *kind;                       /* "dense models under Megatron" */
+    uint32_t n;                             /* runs */
+    double mean_percent, worst_percent;     /* |predicted / measured - 1| */
+    const char *gpu_types;                  /* "h100-sxm, h200" */
+    uint32_t gpus_least, gpus_most;         /* GPUs of a run */
+    uint32_t sequence_least, sequence_most; /* tokens per sequence */
+    /* Properties of a plan outside the range of these runs: "a100-80g, 2
+     * datacenters". NULL: none. */
+    const char *outside;
 } lh_validated_runs;
 
 /* Returns the published runs of the job's kind: its program, with or without
- * experts. NULL: there are none, or the job replaces the model's times by a
- * profile or an efficiency. Static storage. */
+ * experts, in FP8 or not; without `outside`. NULL: there are none, or the job
+ * replaces the model's times by a profile or an efficiency. Static storage. */
 LH_API const lh_validated_runs *lh_find_validated_runs(const lh_job *job);
+
+/* Other layouts of a plan whose iteration times exceed the plan's by at most
+ * the mean error of its accuracy. */
+typedef struct lh_plan_ties {
+    uint32_t n;
+    /* Index in the plan's alternatives of the simplest of these layouts: fewest
+     * stages; then usual parallelism; then the smallest tensor x context. */
+    uint32_t simplest;
+} lh_plan_ties;
 
 /* GPUs of a datacenter that a plan leaves idle, and the best plan that uses
  * more of the datacenter's GPUs. */
@@ -333,6 +348,7 @@ struct lh_plan {
     const char *cost_source; /* pass times' source: lh_cost_source_name() */
     /* errors of modelled times in published runs of this kind; NULL: none */
     const lh_validated_runs *accuracy;
+    const lh_plan_ties *ties; /* NULL: no other layout within it is simpler */
     const lh_job *job;
     lh_choice best;
     const lh_pipeline *pipeline; /* best choice's pipeline; memory in bytes */

@@ -306,9 +306,28 @@ static const lhi_schema_field accuracy_rows[] = {
     {"runs", LHI_INTEGER(lh_validated_runs, n), .least = 1, .most = UINT32_MAX},
     {"mean_percent", LHI_REAL(lh_validated_runs, mean_percent), .high = 1e6},
     {"worst_percent", LHI_REAL(lh_validated_runs, worst_percent), .high = 1e6},
+    /* plans of older versions lack the following */
+    {"gpu_types", LHI_STRING(lh_validated_runs, gpu_types),
+     .when = LHI_OPTIONAL},
+    {"gpus_least", LHI_INTEGER(lh_validated_runs, gpus_least),
+     .most = UINT32_MAX, .when = LHI_OPTIONAL},
+    {"gpus_most", LHI_INTEGER(lh_validated_runs, gpus_most), .most = UINT32_MAX,
+     .when = LHI_OPTIONAL},
+    {"sequence_least", LHI_INTEGER(lh_validated_runs, sequence_least),
+     .most = UINT32_MAX, .when = LHI_OPTIONAL},
+    {"sequence_most", LHI_INTEGER(lh_validated_runs, sequence_most),
+     .most = UINT32_MAX, .when = LHI_OPTIONAL},
+    {"outside", LHI_STRING(lh_validated_runs, outside), .when = LHI_OPTIONAL},
 };
 static const lhi_schema accuracy_table = {
     LHI_ROWS("accuracy", lh_validated_runs, accuracy_rows)};
+
+static const lhi_schema_field ties_rows[] = {
+    {"layouts", LHI_INTEGER(lh_plan_ties, n), .least = 1, .most = UINT32_MAX},
+    {"simplest", LHI_INTEGER(lh_plan_ties, simplest), .most = UINT32_MAX},
+};
+static const lhi_schema ties_table = {
+    LHI_ROWS("ties", lh_plan_ties, ties_rows)};
 
 static const lhi_schema_field plan_rows[] = {
     {"longhaul", LHI_DERIVED(lh_plan), .description = "plan/1"},
@@ -318,6 +337,8 @@ static const lhi_schema_field plan_rows[] = {
     {"cost_source", LHI_STRING(lh_plan, cost_source)},
     {"accuracy", LHI_STRUCT_POINTER(lh_plan, accuracy),
      .table = &accuracy_table, .when = LHI_OPTIONAL},
+    {"ties", LHI_STRUCT_POINTER(lh_plan, ties), .table = &ties_table,
+     .when = LHI_OPTIONAL},
     {NULL, LHI_INLINED(lh_plan, best), .table = &lhi_choice_table},
     {"schedule", LHI_NESTED_MAP(lh_plan), .table = &schedule_table},
     {"pipeline", LHI_CUSTOM(lh_plan), .read = read_pipeline,
