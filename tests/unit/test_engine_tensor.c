@@ -60,10 +60,20 @@ typedef struct setup {
     uint32_t again;
     double dropout;
     bool links;
-    bool hybrid; /* replicas alternate between two sites */
-    bool whole;  /* all rows between products */
+    bool hybrid;         /* replicas alternate between two sites */
+    bool whole;          /* all rows between products */
+    uint32_t tensors[3]; /* per stage; 0: `tensor` on all */
     const char *resume, *checkpoint;
 } setup;
+
+/* Returns the number of ranks with one replica and context index. */
+static uint32_t count_ranks(const setup *s)
+{
+    uint32_t n = s->tensors[0] ? 0 : s->devices * s->tensor;
+    for (uint32_t d = 0; s->tensors[0] && d < s->devices; d++)
+        n += s->tensors[d];
+    return n;
+}
 
 static lh_pipeline *make_pipeline(const setup *s)
 {
@@ -116,6 +126,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.replicas = s->replicas;
         m.tensor = s->tensor;
         m.context = s->context;
+        m.stage_tensors = s->tensors[0] ? s->tensors : NULL;
         m.per_layer_sharding = s->zero >= 2 && s->replicas * s->context > 1;
         m.sharded_gradients = m.per_layer_sharding;
         m.sites = s->hybrid ? sites : NULL;
@@ -129,7 +140,8 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.resume = s->resume;
         m.emulate_links = s->links;
         m.no_sequence_parallel = s->whole;
-        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group_link){1000, 0.01};
+        if (!s->tensors[0])
+            m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group_link){1000, 0.01};
         m.validation = 0.2;
         m.validate_every = STEPS / 2;
         lh_train_options o = {
@@ -229,15 +241,16 @@ static void run_steps(const setup *s, uint32_t steps)
     lh_train_result *r = NULL;
     snprintf(name, sizeof name,
              "model %d, tensor %u, context %u, replicas %u, zero %u, %u x %s "
-             "%s over %s, again %x, dropout %g%s%s",
+             "%s over %s, again %x, dropout %g%s%s, degrees %u, %u, %u",
              s->model, s->tensor, s->context, s->replicas, s->zero, s->devices,
              s->placement, s->method, s->transport, s->again, s->dropout,
-             s->hybrid ? ", hybrid" : "", s->whole ? ", whole rows" : "");
+             s->hybrid ? ", hybrid" : "", s->whole ? ", whole rows" : "",
+             s->tensors[0], s->tensors[1], s->tensors[2]);
     lh_status status = train(s, steps, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
         return;
-    CHECK_INT(r->n_ranks, s->devices * s->replicas * s->context * s->tensor);
+    CHECK_INT(r->n_ranks, count_ranks(s) * s->replicas * s->context);
     CHECK_INT(r->tensor, s->tensor);
     CHECK_INT(r->n_replicas, s->replicas);
     check_same(s, r, STEPS - steps, name);
@@ -309,6 +322,120 @@ static void whole_rows(void)
         s.zero = 1 + (uint32_t)i % 3;
         run_steps(&s, STEPS / 2);
     }
+}
+
+/* --- degrees per stage ---------------------------------------------------- */
+
+/* Stages with different degrees, for each kind of model. */
+static void stages_have_their_own_degrees(void)
+{
+    static const uint32_t degrees[][3] = {{2, 1, 1}, {1, 2, 4}, {4, 1, 2},
+                                          {1, 4, 1}, {2, 4, 4}, {4, 2, 1}};
+    for (uint32_t i = 0; i < OF_CASES(30); i++) {
+        const uint32_t k = i % 6;
+        setup s = alone;
+        s.model = (int)((i + i / 6) % N_MODELS);
+        memcpy(s.tensors, degrees[k], sizeof s.tensors);
+        s.devices = k % 3 == 0 ? 3 : 2;
+        s.tensor = 0;
+        for (uint32_t d = 0; d < s.devices; d++)
+            s.tensor = s.tensors[d] > s.tensor ? s.tensors[d] : s.tensor;
+        s.joint = k % 2 == 0;
+        s.method = k == 4 ? "interleaved-1f1b" : s.joint ? "1f1b" : "zb-h1";
+        s.placement = k == 4 ? "loop" : "ud";
+        s.replicas = 1 + i % 2;
+        s.context = k == 5 ? 2 : 1;
+        s.zero = 1 + i / 2 % 3;
+        s.again = k == 1 ? LH_PART_ALL : 0;
+        s.dropout = i % 4 == 3 ? 0.1 : 0;
+        s.transport = k == 2 ? "local" : "inproc";
+        s.links = s.devices == 2 && s.zero == 1 && s.context == 1 && k != 4;
+        run_steps(&s, STEPS / 2);
+    }
+}
+
+/* Returns the shortest time that a message to device `to` took. */
+static int64_t find_shortest_message(const lh_train_result *r, uint32_t to)
+{
+    int64_t best = INT64_MAX;
+    for (uint32_t i = 0; i < r->trace->n_messages; i++) {
+        const lh_trace_message *m = &r->trace->messages[i];
+        if (m->to == to && m->arrive_ns - m->ready_ns < best)
+            best = m->arrive_ns - m->ready_ns;
+    }
+    return best;
+}
+
+/* A link takes 20 us for a message, in as many parts of equal size as ranks of
+ * the greater degree share it, and 50 us forward or 70 us backward until it
+ * arrives. A receiver of the greater degree waits only for its part; the first
+ * copy's is the first. Times per part are rounded to 1 ns. */
+static void parts_of_a_message_share_its_time(void)
+{
+    static const struct {
+        uint32_t degrees[3];
+        int64_t forward_ns, backward_ns;
+    } cases[] = {{{1, 1}, 20000 + 50000, 20000 + 70000},
+                 {{2, 1}, 20000 + 50000, 20000 / 2 + 70000},
+                 {{1, 4}, 20000 / 4 + 50000, 20000 + 70000},
+                 {{4, 2}, 20000 + 50000, 20000 / 2 + 70000}};
+    for (uint32_t i = 0; i < 4; i++) {
+        lh_error err;
+        lh_train_result *r = NULL;
+        setup s = alone;
+        s.model = LLAMA;
+        memcpy(s.tensors, cases[i].degrees, sizeof s.tensors);
+        s.devices = 2;
+        s.links = true;
+        CHECK_OK(train(&s, 1, &r, &err), err);
+        if (r) {
+            CHECK_NEAR((double)find_shortest_message(r, 1),
+                       (double)cases[i].forward_ns, 4);
+            CHECK_NEAR((double)find_shortest_message(r, 0),
+                       (double)cases[i].backward_ns, 4);
+        }
+        lh_train_result_free(r);
+    }
+}
+
+static void options_for_equal_degrees_are_rejected(void)
+{
+    static const setup s = {.devices = 2,
+                            .replicas = 1,
+                            .context = 1,
+                            .tensors = {2, 1},
+                            .method = "1f1b",
+                            .placement = "ud",
+                            .transport = "inproc",
+                            .joint = true};
+    lh_pipeline *p = make_pipeline(&s);
+    lh_schedule *schedule = NULL;
+    lh_error err;
+    lh_model model = model_of(LLAMA);
+    const uint32_t first_layers[] = {0, 2, 4};
+    lh_train_model m = lh_train_model_defaults();
+    m.model = &model;
+    m.first_layers = first_layers;
+    m.sequence = SEQUENCE;
+    m.stage_tensors = s.tensors;
+    m.data = text_path;
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &schedule, NULL, &err), err);
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"late receives", "blocking sends",
+                                            "a profile of the run"};
+        lh_exec_options how = {.size = sizeof how};
+        lh_train_options o = {.size = sizeof o, .profiles = i == 2};
+        lh_exec *x = NULL;
+        lh_train_result *r = NULL;
+        how.receives = i == 0 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY;
+        how.coupled_queue = i == 1 ? 2 : 0;
+        CHECK_OK(lh_exec_make(p, schedule, &how, &x, &err), err);
+        CHECK_INT(lh_train_cpu(p, x, &m, &o, &r, &err), LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, names[i]);
+        lh_exec_free(x);
+    }
+    lh_schedule_free(schedule);
+    lh_pipeline_free(p);
 }
 
 static void invalid_degrees_are_rejected(void)
@@ -393,6 +520,17 @@ static void checkpoints_are_independent_of_the_layout(void)
         go_on(two, one, names[1]);
         go_on(pair, pairs, names[2]);
         go_on(pairs, pair, names[3]);
+        if (model == TIED || model == QWEN) {
+            two.tensors[0] = 4, two.tensors[1] = 2;
+            pairs.tensors[0] = 1;
+            pairs.devices = 2, pairs.tensors[1] = 2;
+            snprintf(names[0], sizeof names[0], "m%d-4", model);
+            snprintf(names[1], sizeof names[1], "m%d-5", model);
+            go_on(two, pairs, names[0]);
+            go_on(pairs, two, names[1]);
+            check_files(names[0], names[1], "model.safetensors");
+            check_files(names[0], names[1], "optimizer.safetensors");
+        }
         for (int i = 0; i < 4; i += 2) {
             check_files(names[i], names[i + 1], "model.safetensors");
             check_files(names[i], names[i + 1], "optimizer.safetensors");
@@ -407,6 +545,9 @@ int main(void)
     RUN_VIRTUAL(one_rank);
     RUN_VIRTUAL(seeded_combinations);
     RUN_VIRTUAL(whole_rows);
+    RUN_VIRTUAL(stages_have_their_own_degrees);
+    RUN_VIRTUAL(parts_of_a_message_share_its_time);
+    RUN_VIRTUAL(options_for_equal_degrees_are_rejected);
     RUN_VIRTUAL(invalid_degrees_are_rejected);
     RUN_VIRTUAL(checkpoints_are_independent_of_the_layout);
     folder_end();

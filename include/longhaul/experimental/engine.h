@@ -300,7 +300,8 @@ struct lh_train_result {
      * plan was run. */
     double utilisation;
     uint32_t n_ranks, n_replicas; /* ranks including all replicas; replicas */
-    uint32_t tensor, context, expert; /* group sizes within each replica */
+    /* Group sizes within each replica; tensor: the greatest of all stages. */
+    uint32_t tensor, context, expert;
     /* cpu: time per iteration that a rank spends on exchanges within passes, by
      * lh_train_group_kind: mean over ranks and iterations, with waiting,
      * without validation. planned_exchange_ns is the plan's estimate of their
@@ -528,6 +529,10 @@ typedef struct lh_train_model {
     /* Each rank's threads for its matrix products; results do not depend on
      * it. 0: 1. */
     uint32_t threads;
+    /* Tensor degree of each pipeline device, in place of `tensor`; a dense
+     * model may have different ones (docs/theory/unequal.md). NULL: `tensor` on
+     * all. */
+    const uint32_t *stage_tensors;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */
@@ -539,7 +544,8 @@ LH_API lh_train_model lh_train_model_defaults(void);
 /* Trains until options->steps steps are done, including those before a resume.
  * There are replicas * context * tensor copies of the pipeline; copy c has
  * tensor rank c % tensor, and rank r runs device r % devices of copy r /
- * devices. Release *out with lh_train_result_free(). */
+ * devices. With different stage_tensors, a copy lacks the devices whose degree
+ * is not above its tensor rank. Release *out with lh_train_result_free(). */
 LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_model *model,
                               const lh_train_options *options,

@@ -20,20 +20,43 @@ size_t lhi_pool_total_bytes(const lhi_pool *pool)
     return pool->n_buffers * lhi_pool_buffer_bytes(pool->bytes);
 }
 
+/* Frees a buffer; NULL is allowed. */
+static void free_buffer(lhi_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    free(buffer->others);
+    free(buffer->data);
+    free(buffer);
+}
+
 /* Allocates a message buffer of the pool; NULL: out of memory. */
 static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
     size_t size = lhi_pool_buffer_bytes(pool->bytes);
+    const uint32_t n = pool->max_others;
     if (buffer)
         buffer->data = malloc(size);
-    if (!buffer || !buffer->data) {
-        free(buffer);
+    if (buffer && n > 0)
+        buffer->others = calloc(n, sizeof *buffer->others);
+    if (!buffer || !buffer->data || (n > 0 && !buffer->others)) {
+        free_buffer(buffer);
         return NULL;
     }
     pool->n_buffers++;
     memset(buffer->data, 0, size); /* touches its pages ahead of use */
     return buffer;
+}
+
+/* Checks whether all parts of a buffer's message are sent. */
+static bool is_sent(lhi_pool *pool, lhi_buffer *buffer)
+{
+    for (uint32_t i = 0; i <= buffer->n_others; i++)
+        if (lhi_net_wait(pool->net, lhi_buffer_get_op(buffer, i), 1, NULL) ==
+            LH_ECANCELED)
+            return false;
+    return true;
 }
 
 /* Returns buffers whose sends are complete to the pool's free list; tests only
@@ -43,7 +66,7 @@ static void reclaim(lhi_pool *pool)
     lhi_buffer **at = &pool->sending;
     for (int looked = 0; *at && looked < 4; looked++) {
         lhi_buffer *buffer = *at;
-        if (lhi_net_wait(pool->net, &buffer->op, 1, NULL) == LH_ECANCELED) {
+        if (!is_sent(pool, buffer)) {
             at = &buffer->next;
             continue;
         }
@@ -87,7 +110,9 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
 {
     while (pool->sending) {
         lhi_buffer *buffer = pool->sending;
-        LHI_TRY(lhi_net_wait_or_stop(pool->net, &buffer->op, stop, err));
+        for (uint32_t i = 0; i <= buffer->n_others; i++)
+            LHI_TRY(lhi_net_wait_or_stop(
+                pool->net, lhi_buffer_get_op(buffer, i), stop, err));
         pool->sending = buffer->next;
         lhi_pool_give(pool, buffer);
     }
@@ -95,9 +120,10 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
     return LH_OK;
 }
 
-bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n)
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes,
+                   uint32_t max_others, uint32_t n)
 {
-    *pool = (lhi_pool){.net = net, .bytes = bytes};
+    *pool = (lhi_pool){.net = net, .bytes = bytes, .max_others = max_others};
     pool->sending_end = &pool->sending;
     for (uint32_t i = 0; i < n; i++) {
         lhi_buffer *buffer = make_buffer(pool);
@@ -113,8 +139,7 @@ static void free_list(lhi_buffer *buffer)
 {
     while (buffer) {
         lhi_buffer *next = buffer->next;
-        free(buffer->data);
-        free(buffer);
+        free_buffer(buffer);
         buffer = next;
     }
 }

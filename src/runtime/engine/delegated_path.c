@@ -302,7 +302,7 @@ static lh_status make_buffers(lhi_delegated_path *d, lh_error *err)
         queue *q = &d->queues[i];
         const lhi_exec_lane *of = q->lane->of;
         if (!of->receives &&
-            !lhi_pool_init(&q->pool, rank->o.net, bytes,
+            !lhi_pool_init(&q->pool, rank->o.net, bytes, 0,
                            program->n_in_flight / of->n_queues + 2))
             return lhi_fail_nomem(err);
     }

@@ -43,6 +43,7 @@
  *                                hop_times.c: times per host and hop
  *     rank.c, rank.h             one step: passes and messages
  *     rank_send.c, buffer_pool.c ... sends and buffers
+ *     message_parts.c            ... messages to another tensor degree
  *     rendezvous.c               ... receives posted late
  *     blocking_sends.c           ... sends that block later passes
  *     delegated_path.c           ... messages through host memory;
@@ -144,6 +145,9 @@ static inline bool lhi_job_has_threads(const lhi_job *job)
 
 /* Returns the sequences of a microbatch over the first n replicas. */
 uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n);
+/* Returns the rows (tokens) of a microbatch that the tensor-parallel ranks of a
+ * stage divide; requires a model. */
+uint32_t lhi_job_count_rows(const lhi_job *job);
 /* Fills the cpu device's options for a rank of a job with a model, without data
  * and sgemm. Release options->mine with free(). */
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
@@ -265,7 +269,9 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
  * replica; the first replica's come first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Fills in the parameters of the run's emulated links: links[], with
- * lhi_job_count_links() entries. */
+ * lhi_job_count_links() entries. Between stages with different tensor degrees a
+ * link has a time per byte, since messages have parts. LH_EUNSUPPORTED: links
+ * of one name differ. */
 lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
                              lh_error *err);
 

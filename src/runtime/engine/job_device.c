@@ -28,6 +28,13 @@ uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n)
     return all;
 }
 
+uint32_t lhi_job_count_rows(const lhi_job *job)
+{
+    const lh_train_model *m = job->model;
+    return m->micro_batch * (m->sequence / job->grid.context /
+                             lhi_pipeline_n_slices(job->pipeline));
+}
+
 /* Lists the microbatches that rank `rank` runs on each of the chunks
  * options->mine, in ascending order, in options->n_own and options->own. */
 static void list_own_microbatches(const lhi_job *job, uint32_t rank,
@@ -60,7 +67,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     uint32_t *mine =
         calloc(x->n_chunks + grid->expert + n_listed, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
-    bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
+    bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA, at.device) > 1;
     const uint64_t groups = lhi_pipeline_count_sequence_groups(job->pipeline);
     uint32_t n = 0;
     if (!mine)
@@ -97,7 +104,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
             is_rerouted ? 0 : groups * lhi_job_count_sequences(m, at.replica),
         .context = at.context,
         .n_contexts = grid->context,
-        .n_tensor = grid->tensor,
+        .n_tensor = lhi_grid_get_tensor(grid, at.device),
         .tensor = at.tensor,
         .replicates_rows = m->no_sequence_parallel,
         .n_expert = grid->expert,

@@ -220,6 +220,8 @@ static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
         job->grid.expert_tensor, job->model && job->model->no_sequence_parallel,
         job->model != NULL};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    for (uint32_t r = 0; job->grid.tensors && r < job->exec->n_ranks; r++)
+        digest_numbers(sum, &(uint64_t){job->grid.tensors[r]}, 1);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(digest_rank(sum, job->exec, r, err));
     if (job->model)

@@ -242,13 +242,13 @@ static void find_replaced(start *s)
 {
     const lhi_grid *grid = &s->job->grid;
     lhi_grid_coords at = lhi_grid_find_coords(grid, s->rank);
-    const uint32_t own = at.replica, first = s->rank - at.device;
+    const uint32_t own = at.replica;
     const bool divides = grid->replicas > 2;
     if (s->mpi) /* replaces no process */
         return;
-    for (uint32_t d = 0; divides && d < grid->n_devices; d++)
-        if (lhi_job_find_sharing_host(s->job, first + d) == s->rank)
-            add_replaced(s, first + d, 1);
+    for (uint32_t r = 0; divides && r < lhi_grid_count_ranks(grid); r++)
+        if (lhi_job_find_sharing_host(s->job, r) == s->rank)
+            add_replaced(s, r, 1);
     for (uint32_t i = 1; i < grid->replicas && i <= MOST_OF_STAGE; i++) {
         at.replica = (own + grid->replicas - i) % grid->replicas;
         add_replaced(s, lhi_grid_find_rank(grid, &at), i + divides);

@@ -130,12 +130,13 @@ static chunks_memory find_sharing(const lhi_job *job, uint32_t stage)
     chunks_memory need = {0};
     bucket_memory *most = &need.buckets[LHI_BUCKET_DEFAULT];
     bucket_memory *experts = &need.buckets[LHI_BUCKET_EXPERTS];
-    most->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_DATA);
+    most->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_DATA, stage);
     most->n_shards =
         lhi_shard_groups_find(job->model, most->n_sharers, stage, 0).n_shards;
     if (!lhi_has_disjoint_expert_groups(job->model, &job->grid))
         return need;
-    experts->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_EXPERT_DATA);
+    experts->n_sharers =
+        lhi_grid_group_size(&job->grid, LHI_GRID_EXPERT_DATA, stage);
     experts->n_shards =
         lhi_expert_shard_groups_find(job->model, &job->grid, stage).n_shards;
     return need;
@@ -214,7 +215,7 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
                               lh_error *err)
 {
     lhi_cpu_options o;
-    uint32_t stage = rank % exec->n_ranks;
+    uint32_t stage = lhi_grid_find_coords(&job->grid, rank).device;
     LHI_TRY(lhi_job_fill_cpu_options(job, rank, &o, err));
     lh_status status = predict_device(&exec->ranks[stage], &o, bytes, err);
     const double message = (double)lhi_cpu_message_bytes(&o);
@@ -348,8 +349,8 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
     LHI_TRY(predict_rank(job, exec, rank, bytes, err));
     *out = (lh_train_memory){.limit_bytes = LH_NO_LIMIT};
     if (in_bytes)
-        out->limit_bytes =
-            lh_pipeline_device_limit(job->pipeline, rank % exec->n_ranks);
+        out->limit_bytes = lh_pipeline_device_limit(
+            job->pipeline, lhi_grid_find_coords(&job->grid, rank).device);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->predicted[i] = round_up_bytes(bytes[i]);
     out->predicted_bytes = sum_kinds(out->predicted);

@@ -40,7 +40,7 @@ uint32_t lhi_job_count_hops(const lhi_job *job)
 {
     return job->o.adapt && job->adapt.moves_hosts && job->model &&
                    !job->emulates
-               ? lhi_grid_group_size(&job->grid, LHI_GRID_DATA)
+               ? lhi_grid_group_size(&job->grid, LHI_GRID_DATA, 0)
                : 0;
 }
 

@@ -59,6 +59,7 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
                                               const lhi_net_stop *stop)
 {
     uint32_t sharers[LHI_NET_MAX_RANKS];
+    const lhi_grid_coords at = lhi_grid_find_coords(&job->grid, place);
     return (lhi_training_options){
         .pipeline = job->pipeline,
         .exec = job->exec,
@@ -68,11 +69,11 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
         .model = job->model,
         .grid = &job->grid,
         .place = place,
-        .stage = place % job->exec->n_ranks,
+        .stage = at.device,
         .replica =
             lhi_grid_find_group(&job->grid, LHI_GRID_DATA, place, sharers),
-        .n_replicas = lhi_grid_group_size(&job->grid, LHI_GRID_DATA),
-        .tensor = lhi_grid_find_coords(&job->grid, place).tensor,
+        .n_replicas = lhi_grid_group_size(&job->grid, LHI_GRID_DATA, at.device),
+        .tensor = at.tensor,
         .n_ranks = lhi_net_n_ranks(net),
         .steps = job->o.steps,
         .data_fingerprint = job->data_fingerprint,

@@ -57,7 +57,8 @@ lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
         free(sums);
         return lhi_fail_nomem(err);
     }
-    *o = (lhi_observer){job, rank, rank % job->exec->n_ranks, sums};
+    *o = (lhi_observer){job, rank,
+                        lhi_grid_find_coords(&job->grid, rank).device, sums};
     *out = o;
     return LH_OK;
 }
@@ -171,9 +172,10 @@ static void record_state(lhi_observer *o, lhi_device *device)
     const lhi_device_ops *ops = device->ops;
     const lh_exec *x = o->job->exec;
     const lh_train_model *m = o->job->model;
-    uint32_t n = lhi_grid_group_size(&o->job->grid, LHI_GRID_DATA);
+    uint32_t n = lhi_grid_group_size(&o->job->grid, LHI_GRID_DATA, o->stage);
     uint32_t n_shards = lhi_shard_groups_find(m, n, o->stage, 0).n_shards;
-    uint32_t same = lhi_grid_group_size(&o->job->grid, LHI_GRID_EXPERT_DATA);
+    uint32_t same =
+        lhi_grid_group_size(&o->job->grid, LHI_GRID_EXPERT_DATA, o->stage);
     uint32_t n_expert_shards =
         lhi_expert_shard_groups_find(m, &o->job->grid, o->stage).n_shards;
     bool by_layer = n > 1 && m->per_layer_sharding;

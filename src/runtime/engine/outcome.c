@@ -173,12 +173,14 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns,
     if (n == 0)
         return;
     for (uint32_t c = 0; c < p->n_chunks; c++)
-        passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
-                     (double)p->chunks[c].w_ns;
+        passes_ns +=
+            ((double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
+             (double)p->chunks[c].w_ns) *
+            lhi_grid_count_device_ranks(&job->grid, job->exec->chunk_ranks[c]);
     if (job->model)
-        passes_ns -= (double)job->model->collective_wait_ns;
-    passes_ns *=
-        (double)p->n_microbatches * lhi_grid_count_copies(&job->grid) / n;
+        passes_ns -= (double)job->model->collective_wait_ns *
+                     lhi_grid_count_copies(&job->grid);
+    passes_ns *= (double)p->n_microbatches / n;
     r->n_processors = n;
     if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
         r->predicted_ns = (int64_t)passes_ns;

@@ -6,6 +6,23 @@
 
 #include <inttypes.h>
 
+/* Checks different tensor degrees: from 1 to the greatest, `tensor`, without
+ * experts and mirrors. */
+static lh_status check_tensors(const lhi_grid *g, lh_error *err)
+{
+    for (uint32_t d = 0; d < g->n_devices; d++)
+        if (g->tensors[d] == 0 || g->tensors[d] > g->tensor)
+            return lhi_fail(err, LH_EINVAL,
+                            "device %" PRIu32 " has tensor degree %" PRIu32
+                            ", which must be 1 to %" PRIu32,
+                            d, g->tensors[d], g->tensor);
+    if (g->expert * g->expert_tensor > 1 || g->mirrored)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "stages with different tensor degrees require a dense "
+                        "model and a pipeline with one direction");
+    return LH_OK;
+}
+
 lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
 {
     const uint32_t degrees[] = {g->n_devices, g->replicas, g->context,
@@ -24,6 +41,8 @@ lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
                             " exceed %d ranks",
                             g->n_devices, g->replicas, g->context, g->tensor,
                             LHI_NET_MAX_RANKS);
+    if (g->tensors)
+        return check_tensors(g, err);
     if (lhi_grid_count_copies(g) % (g->expert * g->expert_tensor) != 0)
         return lhi_fail(
             err, LH_EINVAL,
@@ -39,14 +58,58 @@ uint32_t lhi_grid_count_copies(const lhi_grid *g)
     return g->replicas * g->context * g->tensor;
 }
 
+uint32_t lhi_grid_count_device_ranks(const lhi_grid *g, uint32_t device)
+{
+    return g->replicas * g->context * lhi_grid_get_tensor(g, device);
+}
+
 uint32_t lhi_grid_count_ranks(const lhi_grid *g)
 {
-    return g->n_devices * lhi_grid_count_copies(g);
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < g->n_devices; d++)
+        n += lhi_grid_count_device_ranks(g, d);
+    return n;
+}
+
+/* Returns how many of the first n devices are in a copy with this tensor
+ * index. */
+static uint32_t count_devices(const lhi_grid *g, uint32_t n, uint32_t tensor)
+{
+    uint32_t here = 0;
+    for (uint32_t d = 0; d < n; d++)
+        here += lhi_grid_get_tensor(g, d) > tensor;
+    return here;
+}
+
+/* Returns the number of ranks with one replica and context index. */
+static uint32_t count_context_ranks(const lhi_grid *g)
+{
+    return lhi_grid_count_ranks(g) / (g->replicas * g->context);
+}
+
+/* Finds a rank's coordinates if devices have different tensor degrees. */
+static lhi_grid_coords find_unequal_coords(const lhi_grid *g, uint32_t rank)
+{
+    const uint32_t each = count_context_ranks(g), row = rank / each;
+    uint32_t left = rank % each, tensor = 0, device = 0;
+    while (left >= count_devices(g, g->n_devices, tensor))
+        left -= count_devices(g, g->n_devices, tensor++);
+    while (count_devices(g, device + 1, tensor) <= left)
+        device++;
+    return (lhi_grid_coords){
+        .device = device,
+        .tensor = tensor,
+        .context = row % g->context,
+        .replica = row / g->context,
+        .expert_replica = row * lhi_grid_get_tensor(g, device) + tensor,
+    };
 }
 
 lhi_grid_coords lhi_grid_find_coords(const lhi_grid *g, uint32_t rank)
 {
     uint32_t copy = rank / g->n_devices;
+    if (g->tensors)
+        return find_unequal_coords(g, rank);
     return (lhi_grid_coords){
         .device = rank % g->n_devices,
         .tensor = copy % g->tensor,
@@ -60,16 +123,22 @@ lhi_grid_coords lhi_grid_find_coords(const lhi_grid *g, uint32_t rank)
 
 uint32_t lhi_grid_find_rank(const lhi_grid *g, const lhi_grid_coords *at)
 {
-    uint32_t copy =
-        (at->replica * g->context + at->context) * g->tensor + at->tensor;
-    return copy * g->n_devices + at->device;
+    const uint32_t row = at->replica * g->context + at->context;
+    if (!g->tensors)
+        return (row * g->tensor + at->tensor) * g->n_devices + at->device;
+    uint32_t rank = row * count_context_ranks(g);
+    for (uint32_t t = 0; t < at->tensor; t++)
+        rank += count_devices(g, g->n_devices, t);
+    return rank + count_devices(g, at->device, at->tensor);
 }
 
-uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
+uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind,
+                             uint32_t device)
 {
+    const uint32_t all = lhi_grid_count_device_ranks(g, device);
     switch (kind) {
     case LHI_GRID_TENSOR:
-        return g->tensor;
+        return lhi_grid_get_tensor(g, device);
     case LHI_GRID_CONTEXT:
         return g->context;
     case LHI_GRID_DATA:
@@ -79,12 +148,59 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
     case LHI_GRID_EXPERT_TENSOR:
         return g->expert_tensor;
     case LHI_GRID_EXPERT_SLICES:
-        return lhi_grid_count_copies(g) / g->expert;
+        return all / g->expert;
     case LHI_GRID_COPIES:
-        return lhi_grid_count_copies(g);
+        return all;
     default:
-        return lhi_grid_count_copies(g) / (g->expert * g->expert_tensor);
+        return all / (g->expert * g->expert_tensor);
     }
+}
+
+/* Checks whether two ranks of one device are in the same group of the kind, if
+ * devices have different tensor degrees. */
+static bool are_in_one_group(lhi_grid_group_kind kind, const lhi_grid_coords *a,
+                             const lhi_grid_coords *b)
+{
+    const bool tensor = a->tensor == b->tensor;
+    const bool context = a->context == b->context;
+    const bool replica = a->replica == b->replica;
+    switch (kind) {
+    case LHI_GRID_TENSOR:
+        return replica && context;
+    case LHI_GRID_CONTEXT:
+        return replica && tensor;
+    case LHI_GRID_DATA:
+        return tensor;
+    case LHI_GRID_EXPERT:
+    case LHI_GRID_EXPERT_TENSOR:
+        return replica && context && tensor;
+    default:
+        return true;
+    }
+}
+
+/* Lists the group of the kind that contains `rank` if devices have different
+ * tensor degrees. Returns the index of `rank`. */
+static uint32_t find_unequal_group(const lhi_grid *g, lhi_grid_group_kind kind,
+                                   uint32_t rank, uint32_t *ranks)
+{
+    const lhi_grid_coords own = find_unequal_coords(g, rank);
+    const uint32_t tensor = g->tensors[own.device];
+    uint32_t n = 0, mine = 0;
+    for (uint32_t i = 0; i < lhi_grid_count_device_ranks(g, own.device); i++) {
+        const lhi_grid_coords at = {
+            .device = own.device,
+            .tensor = i % tensor,
+            .context = i / tensor % g->context,
+            .replica = i / (tensor * g->context),
+        };
+        if (!are_in_one_group(kind, &own, &at))
+            continue;
+        ranks[n] = lhi_grid_find_rank(g, &at);
+        mine = ranks[n] == rank ? n : mine;
+        n++;
+    }
+    return mine;
 }
 
 /* Returns how many consecutive pipeline copies (replica, context and tensor
@@ -122,7 +238,7 @@ static uint32_t find_mirrored_group(const lhi_grid *g, uint32_t rank,
     uint32_t device = rank % g->n_devices, mirror = g->n_devices - 1 - device;
     uint32_t low = device < mirror ? device : mirror;
     plain.mirrored = false;
-    uint32_t n = lhi_grid_group_size(&plain, LHI_GRID_DATA);
+    uint32_t n = lhi_grid_group_size(&plain, LHI_GRID_DATA, device);
     uint32_t mine = lhi_grid_find_group(&plain, LHI_GRID_DATA, rank, ranks);
     for (uint32_t i = n; i-- > 0;) {
         uint32_t first = ranks[i] - device;
@@ -137,7 +253,9 @@ uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
 {
     if (g->mirrored && kind == LHI_GRID_DATA)
         return find_mirrored_group(g, rank, ranks);
-    uint32_t n = lhi_grid_group_size(g, kind), stride = get_stride(g, kind);
+    if (g->tensors)
+        return find_unequal_group(g, kind, rank, ranks);
+    uint32_t n = lhi_grid_group_size(g, kind, 0), stride = get_stride(g, kind);
     uint32_t run = get_run_length(g, kind), copy = rank / g->n_devices;
     uint32_t mine = copy / stride % (n / run), at = copy % run;
     uint32_t first = copy - mine * stride - at;

@@ -10,15 +10,28 @@
 
 /* --- construction --- */
 
+/* Raises *most to the parts, apart from the first, of a message to or from
+ * stage `stage`. */
+static void count_others(const lhi_rank *rank, uint32_t stage, uint32_t *most)
+{
+    const uint32_t n = lhi_rank_count_parts(rank, stage) - 1;
+    *most = n > *most ? n : *most;
+}
+
 /* Allocates receive buffers, the output buffer pool and the pass records, sized
  * for the largest message. */
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
     size_t most = 0;
+    uint32_t max_sent = 0, max_received = 0; /* parts apart from the first */
     bool has_local = false;
+    for (uint32_t i = 0; i < program->n_posts; i++)
+        count_others(rank, program->posts[i].peer, &max_received);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->output != LH_NONE && !pass->local_output)
+            count_others(rank, pass->peer, &max_sent);
         if (pass->input != LH_NONE &&
             lhi_rank_input_bytes(rank, pass->input) > most)
             most = lhi_rank_input_bytes(rank, pass->input);
@@ -39,11 +52,14 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
               LHI_NEW(rank->mem, lhi_pass_observation, program->n_passes)))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
-        if (!(rank->receives[i].data = malloc(most ? most : 1)))
+        if (!(rank->receives[i].data = malloc(most ? most : 1)) ||
+            !(rank->receives[i].others =
+                  LHI_NEW(rank->mem, lhi_net_op, max_received)))
             return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
         memset(rank->receives[i].data, 0, most);
-    if (!lhi_pool_init(&rank->pool, rank->o.net, most, program->n_buffers))
+    if (!lhi_pool_init(&rank->pool, rank->o.net, most, max_sent,
+                       program->n_buffers))
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -221,13 +237,22 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
 {
     const lhi_exec_post *what = &rank->program->posts[k];
     lhi_buffer *slot = &rank->receives[what->slot];
-    slot->op = (lhi_net_op){
-        .signals_event = !what->delegated &&
-                         lhi_blocking_sends_is_active(rank->blocking_sends)};
-    LHI_TRY(lhi_net_receive(
-        rank->o.net, lhi_rank_of_stage(rank, what->peer),
-        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
-        lhi_rank_input_bytes(rank, what->input), &slot->op, err));
+    const size_t bytes = lhi_rank_input_bytes(rank, what->input);
+    const uint32_t n = lhi_rank_count_parts(rank, what->peer);
+    slot->n_others = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const lhi_message_part part =
+            lhi_rank_get_part(rank, what->peer, bytes, i);
+        lhi_net_op *op = lhi_buffer_get_op(slot, i);
+        *op = (lhi_net_op){.signals_event =
+                               !what->delegated && lhi_blocking_sends_is_active(
+                                                       rank->blocking_sends)};
+        LHI_TRY(lhi_net_receive(
+            rank->o.net, part.peer,
+            lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input),
+            (char *)slot->data + part.offset, part.bytes, op, err));
+        slot->n_others = i;
+    }
     if (slot->op.signals_event)
         lhi_blocking_sends_add_receive(rank->blocking_sends, what);
     if (what->delegated && lhi_delegated_path_is_active(rank->delegated))
@@ -250,6 +275,26 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
         if (kind == LHI_STEP_VALIDATE && consumer->kind != LH_F)
             continue;
         LHI_TRY(post(rank, k, step, kind, now_ns, err));
+    }
+    return LH_OK;
+}
+
+/* Waits for all parts of a received message. The first part's operation then
+ * has the times of the message: when its first part entered the link and began,
+ * and when its last part arrived. */
+static lh_status await_parts(lhi_rank *rank, lhi_buffer *slot, lh_error *err)
+{
+    lhi_net_op *whole = &slot->op;
+    LHI_TRY(lhi_net_wait_or_stop(rank->o.net, whole, rank->o.stop, err));
+    for (uint32_t i = 0; i < slot->n_others; i++) {
+        lhi_net_op *op = &slot->others[i];
+        LHI_TRY(lhi_net_wait_or_stop(rank->o.net, op, rank->o.stop, err));
+        if (op->entered_ns < whole->entered_ns)
+            whole->entered_ns = op->entered_ns;
+        if (op->began_ns < whole->began_ns)
+            whole->began_ns = op->began_ns;
+        if (op->arrived_ns > whole->arrived_ns)
+            whole->arrived_ns = op->arrived_ns;
     }
     return LH_OK;
 }
@@ -281,8 +326,7 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         LHI_TRY(lhi_blocking_sends_await_receive(rank->blocking_sends,
                                                  pass->slot, err));
     else
-        LHI_TRY(
-            lhi_net_wait_or_stop(rank->o.net, &slot->op, rank->o.stop, err));
+        LHI_TRY(await_parts(rank, slot, err));
     record->entered_ns = slot->op.entered_ns;
     record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
     if (rank->observation) {

@@ -8,6 +8,7 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/control_messages.h"
 #include "runtime/engine/execution_plan.h"
+#include "runtime/engine/process_grid.h"
 #include "runtime/engine/rank_assignment.h"
 #include "runtime/transport/transport.h"
 
@@ -40,10 +41,13 @@ static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
     return (uint64_t) class << 56 | (step & 0xffffff) << 32 | number;
 }
 
-/* A message buffer, linked in a pool while free. */
+/* A message buffer, linked in a pool while free. A message may have several
+ * parts, from or to different ranks. */
 typedef struct lhi_buffer {
     struct lhi_buffer *next;
-    lhi_net_op op;
+    lhi_net_op op;      /* of the first part */
+    lhi_net_op *others; /* of the other parts; NULL: messages have one part */
+    uint32_t n_others;  /* parts in use apart from the first */
     void *data;
 } lhi_buffer;
 
@@ -51,6 +55,7 @@ typedef struct lhi_buffer {
 typedef struct lhi_pool {
     lhi_net *net; /* transport for the sends */
     size_t bytes;
+    uint32_t max_others; /* parts per message apart from the first, at most */
     lhi_buffer *free, *sending, **sending_end;
     uint32_t n_buffers, growth; /* all; allocated after construction */
 } lhi_pool;
@@ -78,7 +83,13 @@ typedef struct lhi_rank_options {
     const lh_pipeline *pipeline;
     const lh_exec *exec;
     uint32_t stage; /* pipeline device of this rank */
-    uint32_t base;  /* logical rank of its copy's stage 0 */
+    uint32_t place; /* logical rank */
+    /* Grid whose stages have different tensor degrees, and the rows of a
+     * microbatch that the tensor-parallel ranks of a stage divide: messages
+     * between different degrees then have parts (message_parts.c). NULL: one
+     * part. */
+    const lhi_grid *grid;
+    uint32_t n_rows;
     const lhi_rank_assignment
         *assignment; /* rank assignment; NULL: the initial one */
     lhi_net *net;
@@ -146,11 +157,12 @@ typedef struct lhi_rank {
     uint64_t turns;                /* steps so far with ordered links */
 } lhi_rank;
 
-/* Returns the endpoint's rank for a stage of its copy. */
+/* Returns the endpoint's rank for a stage of its copy; requires equal tensor
+ * degrees. */
 static inline uint32_t lhi_rank_of_stage(const lhi_rank *rank, uint32_t stage)
 {
     return lhi_rank_assignment_find_rank(rank->o.assignment,
-                                         rank->o.base + stage);
+                                         rank->o.place - rank->o.stage + stage);
 }
 
 /* Creates a rank with the buffers and threads that its execution plan needs. */
@@ -175,6 +187,31 @@ void lhi_rank_add_memory(const lhi_rank *rank,
 lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
                             int64_t t0_ns, int64_t *end_ns, lh_error *err);
 
+/* --- parts of messages (message_parts.c) --- */
+
+/* A part of a message: consecutive rows that this rank exchanges with one rank
+ * of another stage. */
+typedef struct lhi_message_part {
+    uint32_t peer;        /* endpoint's rank */
+    uint32_t copy;        /* pipeline copy whose emulated links it uses */
+    size_t offset, bytes; /* in this rank's message */
+    /* Position among the parts that use the same link for one message, and
+     * their number. */
+    uint32_t position, n_on_link;
+} lhi_message_part;
+
+/* Returns the number of parts of a message to or from stage `stage`. */
+uint32_t lhi_rank_count_parts(const lhi_rank *rank, uint32_t stage);
+/* Returns part `i` of a message with `bytes` bytes on this rank to or from
+ * stage `stage`. */
+lhi_message_part lhi_rank_get_part(const lhi_rank *rank, uint32_t stage,
+                                   size_t bytes, uint32_t i);
+/* Returns the operation of part `i` of the message in the buffer. */
+static inline lhi_net_op *lhi_buffer_get_op(lhi_buffer *buffer, uint32_t i)
+{
+    return i == 0 ? &buffer->op : &buffer->others[i - 1];
+}
+
 /* --- messages (rank_send.c) --- */
 
 /* Returns the message's size for input `input`, in bytes. */
@@ -187,9 +224,10 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
 
 /* --- buffers (buffer_pool.c) --- */
 
-/* Makes a pool with n buffers; false: out of memory (call lhi_pool_fini()
- * anyway). */
-bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
+/* Makes a pool with n buffers for messages with up to max_others + 1 parts;
+ * false: out of memory (call lhi_pool_fini() anyway). */
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes,
+                   uint32_t max_others, uint32_t n);
 /* Returns the bytes that a pool allocates for one buffer that holds a message
  * of `bytes` bytes. */
 size_t lhi_pool_buffer_bytes(size_t bytes);

@@ -17,7 +17,7 @@ static void find_migration_obstacle(const lhi_job *job,
 {
     const lhi_grid *g = &job->grid;
     const lh_train_model *m = job->model;
-    uint32_t n = lhi_grid_group_size(g, LHI_GRID_DATA);
+    uint32_t n = lhi_grid_group_size(g, LHI_GRID_DATA, 0);
     if (g->tensor * g->context > 1)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "ranks compute passes together (tensor %" PRIu32

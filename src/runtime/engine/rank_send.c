@@ -27,24 +27,53 @@ static uint32_t find_rerouted_link(const lhi_rank *rank, const lh_pass *pass)
                : replica * p->n_resources + route->resource;
 }
 
+/* An emulated link and a position in its departure order. */
+typedef struct part_link {
+    uint32_t link; /* LHI_NET_NO_LINK: none */
+    uint64_t turn; /* LHI_NET_NO_TURN: in order of entry */
+} part_link;
+
+/* Returns the emulated link of a part of a pass's output in a step of kind
+ * `kind`. */
+static part_link find_part_link(const lhi_rank *rank, const lhi_exec_pass *pass,
+                                lhi_step_kind kind,
+                                const lhi_message_part *part)
+{
+    part_link on = {LHI_NET_NO_LINK, LHI_NET_NO_TURN};
+    const lh_exec *x = rank->o.exec;
+    if (!rank->o.emulates || kind != LHI_STEP_TRAIN || pass->link == LH_NONE)
+        return on;
+    /* each pipeline copy has its own links */
+    on.link = part->copy * x->n_links + pass->link;
+    if (rank->progress)
+        on.link = find_rerouted_link(rank, &pass->pass);
+    else if (pass->turn != UINT64_MAX)
+        on.turn = (rank->turns * x->link_messages[pass->link] + pass->turn) *
+                      part->n_on_link +
+                  part->position;
+    return on;
+}
+
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
                         lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
                         int64_t entered_ns, lh_error *err)
 {
-    uint32_t link = LHI_NET_NO_LINK;
-    uint64_t turn = LHI_NET_NO_TURN;
-    if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
-        const lh_exec *x = rank->o.exec;
-        /* each pipeline copy has its own links */
-        link = rank->o.base / x->n_ranks * x->n_links + pass->link;
-        if (rank->progress)
-            link = find_rerouted_link(rank, &pass->pass);
-        else if (pass->turn != UINT64_MAX)
-            turn = rank->turns * x->link_messages[pass->link] + pass->turn;
+    const size_t bytes = lhi_rank_input_bytes(rank, pass->output);
+    const uint32_t n = lhi_rank_count_parts(rank, pass->peer);
+    const uint64_t tag =
+        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output);
+    buffer->n_others = n - 1;
+    for (uint32_t i = 0; i < n; i++)
+        *lhi_buffer_get_op(buffer, i) = (lhi_net_op){.is_done = true};
+    for (uint32_t i = 0; i < n; i++) {
+        const lhi_message_part part =
+            lhi_rank_get_part(rank, pass->peer, bytes, i);
+        lhi_net_op *op = lhi_buffer_get_op(buffer, i);
+        const part_link on = find_part_link(rank, pass, kind, &part);
+        *op = (lhi_net_op){0};
+        LHI_TRY(lhi_net_send(rank->o.net, part.peer, tag,
+                             (char *)buffer->data + part.offset, part.bytes,
+                             on.link, entered_ns, on.turn, op, err));
     }
-    buffer->op = (lhi_net_op){0};
-    return lhi_net_send(rank->o.net, lhi_rank_of_stage(rank, pass->peer),
-                        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output),
-                        buffer->data, lhi_rank_input_bytes(rank, pass->output),
-                        link, entered_ns, turn, &buffer->op, err);
+    return LH_OK;
 }

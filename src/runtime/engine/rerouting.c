@@ -65,16 +65,18 @@ static const char *find_obstacle(const lhi_job *job)
 uint32_t lhi_job_find_sharing_host(const lhi_job *job, uint32_t rank)
 {
     const lh_pipeline *p = job->pipeline;
-    const uint32_t device = rank % p->n_devices;
+    lhi_grid_coords at = lhi_grid_find_coords(&job->grid, rank);
+    const uint32_t device = at.device;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         if (p->chunks[c].device != device)
             continue;
         const bool is_last = lhi_is_last_chunk(p, c);
         if (is_last && lhi_is_first_chunk(p, c))
             continue;
-        const uint32_t other = p->chunks[is_last ? c - 1 : c + 1].device;
-        if (other != device)
-            return rank - device + other;
+        at.device = p->chunks[is_last ? c - 1 : c + 1].device;
+        at.tensor %= lhi_grid_get_tensor(&job->grid, at.device);
+        if (at.device != device)
+            return lhi_grid_find_rank(&job->grid, &at);
     }
     return LH_NONE;
 }

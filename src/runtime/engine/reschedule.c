@@ -72,7 +72,7 @@ static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
                               const lh_exec *exec, lh_error *err)
 {
     bool all = !job->launched;
-    uint32_t place = r->next_rank.base + r->next_rank.stage;
+    uint32_t place = r->next_rank.place;
     if (!job->model || (all && r->me > 0))
         return LH_OK;
     LHI_TRY(lhi_job_check_limits(job, exec, err));
@@ -128,7 +128,7 @@ static lh_status set_up_target(lhi_rescheduler *r,
                                       err));
     const lhi_migration_target *target = r->next_target;
     with->stage = target->place % proposed->exec->n_ranks;
-    with->base = target->place - with->stage;
+    with->place = target->place;
     with->device = target->device;
     with->hooks = lhi_training_hooks(target->training);
     return LH_OK;

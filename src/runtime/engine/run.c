@@ -198,7 +198,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
                          lh_error *err)
 {
     lhi_job job = {.pipeline = pipeline, .exec = exec};
-    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1, false};
+    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1, false, NULL};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
     if (lh_pipeline_shares_links(pipeline, LH_NONE))
@@ -303,6 +303,39 @@ static lh_status check_model(const lh_train_model *m, uint32_t n_chunks,
     return lhi_recipe_parse_names(m->overrides, &ignored, err);
 }
 
+/* Sets the grid's tensor degrees to those of the stages, if they differ. */
+static void set_stage_tensors(lhi_grid *g, const uint32_t *tensors)
+{
+    bool differ = false;
+    g->tensor = tensors[0];
+    for (uint32_t d = 1; d < g->n_devices; d++) {
+        differ = differ || tensors[d] != tensors[0];
+        g->tensor = tensors[d] > g->tensor ? tensors[d] : g->tensor;
+    }
+    g->tensors = differ ? tensors : NULL;
+}
+
+/* Checks that the run has no options that require the same number of ranks on
+ * all stages. */
+static lh_status check_stage_tensors(const lhi_job *job, lh_error *err)
+{
+    const lh_sim_options how = lhi_exec_sim_options(job->exec);
+    const char *with = how.receives != LH_RECEIVES_EARLY ? "late receives"
+                       : how.coupled_queue > 0           ? "blocking sends"
+                       : job->exec->options.path != LH_DATA_PATH_DIRECT
+                           ? "messages through host memory"
+                       : job->o.adapt    ? "adaptation during the run"
+                       : job->o.profiles ? "a profile of the run"
+                                         : NULL;
+    if (!job->grid.tensors || !with)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device does not train stages with different "
+                    "tensor degrees with %s: train without it, or plan with "
+                    "one layout.tensor for all stages",
+                    with);
+}
+
 /* Sets the process grid from the model's parallel degrees and checks it. */
 static lh_status set_grid(lhi_job *job, lh_error *err)
 {
@@ -314,6 +347,8 @@ static lh_status set_grid(lhi_job *job, lh_error *err)
                     .tensor = m->tensor ? m->tensor : 1,
                     .expert = m->expert ? m->expert : 1,
                     .expert_tensor = m->expert_tensor};
+    if (m->stage_tensors)
+        set_stage_tensors(g, m->stage_tensors);
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
     g->mirrored = lhi_pipeline_is_bidirectional(job->pipeline);
@@ -369,6 +404,8 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                         "copy (host_copy_ns, --host-copy), and a plan without "
                         "offload");
     for (uint32_t c = 0; c < job->exec->n_chunks; c++) {
+        const uint32_t tensor =
+            lhi_grid_get_tensor(&job->grid, job->exec->chunk_ranks[c]);
         const lhi_cpu_options o = {.model = m->model,
                                    .first_layers = m->first_layers,
                                    .n_chunks = job->exec->n_chunks,
@@ -380,7 +417,7 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                                    .microbatch = m->micro_batch,
                                    .sequence = m->sequence,
                                    .n_microbatches = 1,
-                                   .n_tensor = job->grid.tensor,
+                                   .n_tensor = tensor,
                                    .replicates_rows = m->no_sequence_parallel,
                                    .n_contexts = job->grid.context,
                                    .n_expert = job->grid.expert,
@@ -427,7 +464,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
             err, LH_EINVAL,
             "per-layer sharding covers all gradients and all or no parameters, "
             "and passes launch no data-parallel operations");
-    if (lhi_grid_group_size(&job->grid, LHI_GRID_DATA) == 1)
+    if (lhi_grid_group_size(&job->grid, LHI_GRID_DATA, 0) == 1)
         return LH_OK;
     LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
     if (p->has_deferred_gathers)
@@ -537,6 +574,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     job.shared_clock = place != LHI_RANKS_LAUNCHED;
     LHI_TRY(set_grid(&job, err));
     LHI_TRY(check_directions(&job, err));
+    LHI_TRY(check_stage_tensors(&job, err));
     LHI_TRY(check_collectives(&job, err));
     LHI_TRY(check_offload(&job, err));
     LHI_TRY(lhi_job_check_limits(&job, exec, err));

@@ -31,8 +31,10 @@ static gradient_group get_expert_group(const lh_train_model *m,
                                        uint32_t *places, uint32_t *member)
 {
     *member = lhi_grid_find_group(grid, LHI_GRID_EXPERT_DATA, place, places);
-    return (gradient_group){m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA),
-                            place % grid->n_devices, grid, places};
+    const uint32_t stage = lhi_grid_find_coords(grid, place).device;
+    return (gradient_group){
+        m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA, stage), stage, grid,
+        places};
 }
 
 /* Returns the datacenter of group member `member`; 0 without hybrid sharding.
@@ -164,7 +166,7 @@ void lhi_expert_shard_groups_list_members(const lh_train_model *m,
 static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                                 lh_error *err)
 {
-    const uint32_t n = lhi_grid_group_size(grid, LHI_GRID_DATA);
+    const uint32_t n = lhi_grid_group_size(grid, LHI_GRID_DATA, 0);
     const lhi_shard_groups first = lhi_shard_groups_find(m, n, 0, 0);
     for (uint32_t s = 0; s < grid->n_devices; s++)
         for (uint32_t r = 0; r < n; r++) {

@@ -65,38 +65,6 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
                : status;
 }
 
-/* Sends `size` bytes from `mine` to rank `peer` and receives as many into
- * `theirs`; `turn` makes the exchange's message tag unique. */
-static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
-                          const void *mine, void *theirs, size_t size,
-                          lh_error *err)
-{
-    lhi_net_op out = {0}, in = {0};
-    uint64_t tag = lhi_tag(LHI_TAG_DATA, turn, UINT32_MAX);
-    LHI_TRY(lhi_net_receive(t->o.net, peer, tag, theirs, size, &in, err));
-    lh_status status =
-        lhi_net_send(t->o.net, peer, tag, mine, size, LHI_NET_NO_LINK,
-                     lhi_now_ns(), LHI_NET_NO_TURN, &out, err);
-    if (status == LH_OK)
-        status = lhi_net_wait(t->o.net, &out, 0, err);
-    lh_status heard = lhi_net_wait(t->o.net, &in, 0, err);
-    return status == LH_OK ? heard : status;
-}
-
-/* Adds the gradients of a tied embedding's two copies, on the first and last
- * stage; `turn`: number for unique message tags. */
-static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
-{
-    lhi_train_tied_pair pair = lhi_train_get_tied_pair(t->train);
-    if (pair.n == 0)
-        return LH_OK;
-    uint32_t peer = lhi_rank_assignment_find_rank(
-        t->o.assignment,
-        t->o.place - t->o.stage + t->o.exec->chunk_ranks[pair.other_chunk]);
-    return exchange(t, peer, turn, pair.mine, pair.theirs,
-                    pair.n * sizeof *pair.mine, err);
-}
-
 /* Sums the ranks' tallies (loss, gradient norm, token counts), which `fill`
  * computes, into a new array *out, which the caller frees. `turn`: number for
  * unique message tags. */
@@ -124,7 +92,7 @@ lh_status lhi_training_end_step(lhi_training *t, uint64_t turn,
 {
     double *tally;
     LHI_TRY(await_scatters(t, err));
-    LHI_TRY(exchange_tied(t, turn, err));
+    LHI_TRY(lhi_training_exchange_tied(t, turn, err));
     LHI_TRY(sum_tally(t, turn, lhi_train_tally, &tally, err));
     lh_status status = lhi_train_update(t->train, tally, report, err);
     free(tally);

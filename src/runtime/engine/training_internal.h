@@ -2,6 +2,7 @@
 /* Shared by the files behind training.h:
  *
  *     training.c       steps, and calls between steps
+ *     tied_embedding.c the exchange of a tied embedding's gradients
  *     training_data.c  collectives on chunks, by the thread or inline
  *     training_make.c  hooks for passes; construction */
 #ifndef LHI_RUNTIME_ENGINE_TRAINING_INTERNAL_H
@@ -14,6 +15,13 @@
 #include "runtime/transport/group.h"
 
 #include <pthread.h>
+
+/* Values of a tied embedding whose gradients this rank and a rank of the stage
+ * with the other copy both own. */
+typedef struct lhi_tied_part {
+    uint32_t peer;   /* rank */
+    size_t first, n; /* among the values that this rank owns */
+} lhi_tied_part;
 
 /* Training state with its communication thread. In a step the thread runs
  * all-gathers in the order in which passes need them, then reduce-scatters in
@@ -42,6 +50,8 @@ struct lhi_training {
     /* Per bucket, the device's ranks in all copies that hold the same tensors
      * or slices of them; NULL: each holds entire tensors. */
     lhi_group *slice_groups[LHI_N_TRAIN_BUCKETS];
+    uint32_t n_tied; /* 0: no tied embedding with its other copy elsewhere */
+    lhi_tied_part *tied;
     bool is_gathered; /* all values are gathered */
     /* Sharding by passes; the thread below then does not exist. */
     lhi_elastic_sharding *sharded;
@@ -68,6 +78,13 @@ struct lhi_training {
     lh_error err;
 };
 
+/* Lists the ranks with which this rank exchanges the gradient of a tied
+ * embedding. */
+lh_status lhi_training_list_tied(lhi_training *t, lh_error *err);
+/* Receives the other copy's gradient of a tied embedding and sends this rank's;
+ * `turn`: number for unique message tags. */
+lh_status lhi_training_exchange_tied(lhi_training *t, uint64_t turn,
+                                     lh_error *err);
 /* All-gathers all chunks' parameters between two steps; emulated links
  * take their modelled time. `step`: for unique tags, above all steps. */
 lh_status lhi_training_gather_chunks(lhi_training *t, uint64_t step,

@@ -150,7 +150,8 @@ static void list_expert_group(lhi_training *t)
         return;
     t->expert_member =
         lhi_grid_find_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
-    t->n_expert_members = lhi_grid_group_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    t->n_expert_members =
+        lhi_grid_group_size(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.stage);
     for (uint32_t k = 0; k < t->n_expert_members; k++) {
         const lhi_shard_groups its =
             lhi_expert_shard_groups_find(t->o.model, t->o.grid, all[k]);
@@ -287,7 +288,8 @@ static lhi_train_options train_options(const lhi_training *t)
     if (how && how->decay_steps != UINT64_MAX)
         with.decay_steps = how->decay_steps;
     with.delayed = m->delayed_update;
-    with.n_tensor = t->o.grid->tensor;
+    with.n_tensor = lhi_grid_get_tensor(t->o.grid, t->o.stage);
+    with.most_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
     if (t->n_expert_members) {
         with.n_expert_tensor = t->o.grid->expert_tensor;
@@ -468,7 +470,8 @@ static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind bucket,
                                   lhi_grid_group_kind kind, lh_error *err)
 {
     uint32_t ranks[LHI_NET_MAX_RANKS];
-    lhi_group_options o = {.n_ranks = lhi_grid_group_size(t->o.grid, kind),
+    lhi_group_options o = {.n_ranks =
+                               lhi_grid_group_size(t->o.grid, kind, t->o.stage),
                            .ranks = ranks,
                            .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
                            .stop = t->o.stop};
@@ -483,7 +486,7 @@ static lh_status init(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
     LHI_TRY(list_chunks(t, err));
-    if (t->o.grid->tensor > 1)
+    if (lhi_grid_get_tensor(t->o.grid, t->o.stage) > 1)
         LHI_TRY(make_slice_group(t, LHI_BUCKET_DEFAULT, LHI_GRID_COPIES, err));
     if (t->n_expert_members && t->o.grid->expert_tensor > 1)
         LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES,
@@ -491,6 +494,7 @@ static lh_status init(lhi_training *t, lh_error *err)
     lhi_train_options with = train_options(t);
     set_recipe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
+    LHI_TRY(lhi_training_list_tied(t, err));
     if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(lock_checkpoints(t, err));
     if (m->checkpoint && lhi_net_n_ranks(t->o.net) > 1 && !t->o.is_migrated)
@@ -566,6 +570,7 @@ void lhi_training_free(lhi_training *t)
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t->discarded);
+    free(t->tied);
     free(t->mine);
     free(t->gathers);
     free(t->scatters);

@@ -21,8 +21,10 @@ static lh_status make_group(lhi_run_worker *w, unsigned i, lh_error *err)
 {
     const lhi_job *job = w->job;
     const lhi_grid_group_kind kind = pass_groups[i].kind;
+    const uint32_t stage = lhi_grid_find_coords(&job->grid, w->me).device;
     uint32_t ranks[LHI_NET_MAX_RANKS];
-    lhi_group_options o = {.n_ranks = lhi_grid_group_size(&job->grid, kind),
+    lhi_group_options o = {.n_ranks =
+                               lhi_grid_group_size(&job->grid, kind, stage),
                            .ranks = ranks,
                            .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
                            .stop = w->stop};
@@ -45,7 +47,7 @@ static lh_status make_node_experts(lhi_run_worker *w, lh_error *err)
     const lhi_job *job = w->job;
     const lh_train_model *m = job->model;
     uint32_t ranks[LHI_NET_MAX_RANKS];
-    const uint32_t n = lhi_grid_group_size(&job->grid, LHI_GRID_EXPERT);
+    const uint32_t n = lhi_grid_group_size(&job->grid, LHI_GRID_EXPERT, 0);
     lhi_group_options o = {.ranks = ranks,
                            .tag = lhi_tag(LHI_TAG_GROUP, LHI_N_GRID_KINDS, 0),
                            .stop = w->stop};

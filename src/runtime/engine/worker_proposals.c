@@ -11,13 +11,16 @@ lhi_rank_options lhi_run_worker_make_rank_options(const lhi_run_worker *w)
 {
     const lhi_rerouting *rerouting = &w->job->rerouting;
     const bool is_rerouted = rerouting->exec != NULL;
+    const lhi_grid *grid = &w->job->grid;
     const uint32_t stage =
-        is_rerouted ? w->place : w->place % w->job->exec->n_ranks;
+        is_rerouted ? w->place : lhi_grid_find_coords(grid, w->place).device;
     return (lhi_rank_options){
         .pipeline = is_rerouted ? rerouting->pipeline : w->job->pipeline,
         .exec = is_rerouted ? rerouting->exec : w->job->exec,
         .stage = stage,
-        .base = w->place - stage,
+        .place = w->place,
+        .grid = grid->tensors ? grid : NULL,
+        .n_rows = w->job->model ? lhi_job_count_rows(w->job) : 0,
         .rerouted_replicas = is_rerouted ? w->job->grid.replicas : 0,
         .replica = w->job->pipeline,
         .net = w->net,

@@ -245,6 +245,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->o = *options;
     if (!train->o.n_tensor)
         train->o.n_tensor = 1;
+    if (!train->o.most_tensor)
+        train->o.most_tensor = train->o.n_tensor;
     if (!train->o.n_expert_tensor)
         train->o.n_expert_tensor = 1;
     if (train->o.n_shards == 0) {
@@ -417,7 +419,7 @@ static void add_tied(lhi_train *train)
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;
-    return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
+    return ((size_t)train->n_tensors * o->most_tensor + 3) * o->n_replicas;
 }
 
 /* Returns the losses' address in a tally (sums over ranks after a step); they
@@ -425,7 +427,7 @@ size_t lhi_train_tally_size(const lhi_train *train)
 static double *get_losses(const lhi_train *train, double *tally)
 {
     const lhi_train_options *o = &train->o;
-    return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
+    return tally + (size_t)train->n_tensors * o->most_tensor * o->n_replicas;
 }
 
 /* Returns how many values of this rank's slice of a tensor count towards the
@@ -503,7 +505,7 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
             const lhi_owned_tensor *own = &train->chunks[i].owned[j];
-            size_t at = (size_t)own->tensor->index * train->o.n_tensor *
+            size_t at = (size_t)own->tensor->index * train->o.most_tensor *
                         train->o.n_replicas;
             tally_squares(train, own, tally + at);
         }

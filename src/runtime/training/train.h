@@ -89,6 +89,9 @@ typedef struct lhi_train_options {
     /* Ranks with slices of the same tensors, and this one's index; 0, 0:
      * tensors are not sliced. */
     uint32_t n_tensor, tensor;
+    /* The greatest n_tensor of all stages, for the layout of tallies; 0:
+     * n_tensor. */
+    uint32_t most_tensor;
     /* Gathers slices; required if tensors are sliced. The first rank that holds
      * a tensor in the bucket, counted replica by replica, gets the arrays of
      * all holders, concatenated. gets[0] is its own size; gets is NULL on other
@@ -268,9 +271,9 @@ void lhi_train_set_owned(lhi_train *train, const void *bytes, uint64_t step);
  * another rank. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);
 
-/* A tied embedding whose other copy is on another rank in the same replica:
- * send `mine` (n values, also with one replica) to the rank with chunk
- * `other_chunk`, and receive into `theirs`, after chunk `my_chunk`'s
+/* A tied embedding whose other copy is on other ranks: send `mine` (n values,
+ * also with one replica) to the ranks with chunk `other_chunk` that own the
+ * same values, and receive into `theirs`, after chunk `my_chunk`'s
  * reduce-scatter. n = 0: nothing to exchange. */
 typedef struct lhi_train_tied_pair {
     uint32_t my_chunk, other_chunk;

@@ -33,7 +33,7 @@ static double compute_rate(const lhi_train_options *o, uint64_t step)
 static double sum_squares(const lhi_train *train, const double *tally)
 {
     double all = 0;
-    uint32_t ranks = train->o.n_replicas * train->o.n_tensor;
+    uint32_t ranks = train->o.n_replicas * train->o.most_tensor;
     for (uint32_t i = 0; i < train->n_tensors; i++) {
         double tensor = 0;
         for (uint32_t r = 0; r < ranks; r++)
@@ -51,7 +51,7 @@ static double sum_losses(const lhi_train *train, const double *tally,
 {
     uint32_t replicas = train->o.n_replicas;
     const double *losses =
-        tally + (size_t)train->n_tensors * train->o.n_tensor * replicas;
+        tally + (size_t)train->n_tensors * train->o.most_tensor * replicas;
     double sum = 0, count = 0, further = 0;
     for (uint32_t r = 0; r < replicas; r++) {
         sum += losses[r];
