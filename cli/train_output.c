@@ -430,22 +430,26 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         .data = 1, .context = 1, .tensor = 1, .expert = 1};
     const lh_layout *l = plan ? &plan->best.layout : &alone;
     const uint32_t together = r->context * r->tensor;
-    const uint32_t stages = r->n_ranks / (r->n_replicas * together);
+    const bool differ = l->site_tensors != NULL;
+    const uint32_t stages = differ ? lh_pipeline_n_devices(v->pipeline)
+                                   : r->n_ranks / (r->n_replicas * together);
+    char tensor[CLI_MICRO_BATCH_TEXT];
+    cli_tensor_text(l, tensor);
     cli_print(c, "schedule      %s on ", v->method);
     if (together > 1)
         cli_print(c,
                   "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32
-                  " replicas x context %" PRIu32 " x tensor %" PRIu32,
-                  r->n_ranks, stages, r->n_replicas, r->context, r->tensor);
+                  " replicas x context %" PRIu32 " x tensor %s",
+                  r->n_ranks, stages, r->n_replicas, r->context, tensor);
     else if (r->n_replicas > 1)
         cli_print(
             c, "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32 " replicas",
             r->n_ranks, stages, r->n_replicas);
-    else if (l->context * l->tensor > 1)
+    else if (l->context * l->tensor > 1 || differ)
         cli_print(c,
                   "%" PRIu32 " ranks: one copy of %" PRIu32 " replicas x "
-                  "context %" PRIu32 " x tensor %" PRIu32,
-                  stages, l->data, l->context, l->tensor);
+                  "context %" PRIu32 " x tensor %s",
+                  stages, l->data, l->context, tensor);
     else if (l->data > 1)
         cli_print(c, "%" PRIu32 " ranks: one of %" PRIu32 " replicas", stages,
                   l->data);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unequal microbatches: groups of layout.sites with their own micro_batch; and
 datacenters with their own tensor degree."""
-from harness import ANY, case, check, finish, json_case, test, write
+from harness import (ANY, VIRTUAL, case, check, finish, json_case, read, test,
+                     write)
 
 JOB = """\
     longhaul: job/1
@@ -35,7 +36,7 @@ def sites(north, south, first=1, second=3):
             f"micro_batch: {second}, pipeline: [south]}}]")
 
 
-def losses(name, layout, model="", training=", zero: 1"):
+def losses(name, layout, model="", training=", zero: 1", options=()):
     """Plans the job and returns the losses of four steps."""
     write(f"{name}.yaml", JOB.format(layout=layout, model=model,
                                      training=training))
@@ -44,7 +45,7 @@ def losses(name, layout, model="", training=", zero: 1"):
     write("text", "It was the best of times, it was the worst of times.\n" * 90)
     said = json_case(name, ["train", f"{name}.json", "--device", "cpu",
                             "--data", "text", "--steps", "4", "--rate",
-                            "1e-2", "--warmup", "0"])
+                            "1e-2", "--warmup", "0", *options])
     return [one["loss"] for one in said["iterations"]]
 
 
@@ -113,16 +114,63 @@ def contradictions_are_errors():
         case(why, ["plan", "bad.yaml"], code=1, err=f".*{why}.*\n")
 
 
-def tensors(north=2, south=1, replicas="replicas: 1, "):
+def tensors(north=2, south=1, replicas="replicas: 1, ", stages=(1, 2)):
     """Returns `sites` with a pipeline over both datacenters, each with a tensor
     degree."""
-    return (f"sites: [{{{replicas}pipeline: [{{datacenter: north, stages: 1, "
-            f"tensor: {north}}}, {{datacenter: south, stages: 2, "
-            f"tensor: {south}}}]}}]")
+    return (f"sites: [{{{replicas}pipeline: [{{datacenter: north, stages: "
+            f"{stages[0]}, tensor: {north}}}, {{datacenter: south, stages: "
+            f"{stages[1]}, tensor: {south}}}]}}]")
 
 
 @test
-def plans_with_different_tensor_degrees_are_for_no_program():
+def training_with_different_tensor_degrees_equals_one_process():
+    want = losses("one", ONE)
+    check_losses(want, losses("wide-first", tensors()))
+    check_losses(want, losses("wide-last", tensors(1, 2, stages=(2, 1))))
+    check_losses(want, losses("emulated", tensors(),
+                              options=["--emulate-links"]))
+    # the same with an order of messages, each in two parts
+    case("schedule", ["schedule", "emulated.json", "--method", "1f1b", "-o",
+                      "S.csv"], out=ANY)
+    first = [cell for cell in read("S.csv").split("\n")[0].split(",")
+             if "F" in cell]
+    write("S.links.csv", "north>south," + ",".join(
+        [first[1], first[0], *first[2:]]) + "\n")
+    check_losses(want, losses("ordered", tensors(), options=[
+        "--emulate-links", "--schedule", "S.csv"]))
+    tied = ", tied_embeddings: true"
+    check_losses(losses("one-tied", ONE, tied),
+                 losses("tied", tensors(1, 2, stages=(2, 1)), tied))
+
+
+@test
+def a_run_with_different_tensor_degrees_takes_its_planned_time():
+    """On the timed device, in virtual time, which passes only while ranks
+    wait."""
+    write("timed.yaml", JOB.format(layout=tensors() + ", schedule: 1f1b",
+                                   model="", training=""))
+    plan = json_case("plan", ["plan", "timed.yaml", "-o", "timed.json"])
+    run = json_case("train", ["train", "timed.json", "--device", "timed",
+                              "--steps", "2"], program=VIRTUAL)
+    check(run["ranks"] == 3, run)
+    check(abs(run["median_s"] / run["predicted_s"] - 1) < 0.001, run)
+    check(run["predicted_s"] <= plan["iteration_s"], (run, plan))
+
+
+@test
+def options_that_need_equal_degrees_are_refused():
+    losses("refusing", tensors())
+    for options, why in [(["--receives", "late"], "late receives"),
+                         (["--coupled", "2"], "blocking sends"),
+                         (["--adapt"], "adaptation during the run"),
+                         (["--profile-out", "p.yaml"], "a profile of the run")]:
+        case(why, ["train", "refusing.json", "--device", "cpu", "--data",
+                   "text", "--steps", "1", *options],
+             code=1, err=f".*with different tensor degrees with {why}: .*\n")
+
+
+@test
+def programs_with_one_tensor_degree_refuse_different_ones():
     write("tensors.yaml", JOB.format(layout=tensors() + ", schedule: 1f1b",
                                      model="", training=""))
     write("text", "It was the best of times.\n" * 90)
@@ -135,13 +183,17 @@ def plans_with_different_tensor_degrees_are_for_no_program():
                         ("chakra", "different tensor degrees")]:
         case(target, ["export", "tensors.json", "--to", target, "-o", "out"],
              code=1, err=f".*{why}.*\n")
-    case("train", ["train", "tensors.json", "--device", "cpu", "--data", "text",
-                   "--steps", "1"],
-         code=1, err=".*longhaul's engine has one tensor degree.*\n")
     write("for.yaml", JOB.format(layout="tensor: per-datacenter, framework: "
-                                 "longhaul", model="", training=""))
+                                 "megatron", model="", training=""))
     case("for", ["plan", "for.yaml"], code=1,
          err=".*has one tensor degree.*\n")
+    write("uneven.yaml",
+          JOB.format(layout=tensors() + ", framework: longhaul", model="",
+                     training="").replace("heads: 4, kv_heads: 2",
+                                           "heads: 6, kv_heads: 3"))
+    case("uneven", ["plan", "uneven.yaml"], code=1,
+         err=".*divides layers into equal parts of heads, kv_heads and ffn.*"
+             "\n")
 
 
 @test

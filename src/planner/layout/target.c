@@ -134,6 +134,7 @@ lh_status lhi_target_check_tensors(lh_target target, const lh_layout *l,
                                    lh_error *err)
 {
     if (target == LH_TARGET_ANY || target == LH_TARGET_PYTORCH ||
+        target == LH_TARGET_LONGHAUL ||
         (!l->site_tensors && !l->tensor_per_site))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,

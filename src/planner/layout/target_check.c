@@ -699,6 +699,8 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
     switch (level) {
     case LHI_LEVEL_GROUP:
         return lhi_longhaul_group(job, &c->layout, err);
+    case LHI_LEVEL_PLACED:
+        return lhi_longhaul_placed(job, &c->layout, err);
     case LHI_LEVEL_STATE:
         return lhi_longhaul_state(job, c, err);
     default:

@@ -70,6 +70,16 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
+lh_status lhi_longhaul_placed(const lh_job *job, const lh_layout *l,
+                              lh_error *err)
+{
+    for (uint32_t dc = 0; l->site_tensors && dc < job->n_datacenters; dc++) {
+        const lh_layout here = lhi_layout_in_datacenter(l, dc);
+        LHI_TRY(check_tensor(job, &here, err));
+    }
+    return LH_OK;
+}
+
 /* --- state sharing -------------------------------------------------------- */
 
 /* Returns how many of n replicas share state with `replica` (equal sites[]),

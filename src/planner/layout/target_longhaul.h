@@ -13,6 +13,10 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err);
  * layout. LH_EUNSUPPORTED otherwise. */
 lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *layout,
                              lh_error *err);
+/* Checks that longhaul's engine supports each datacenter's tensor degree, if
+ * they differ. LH_EUNSUPPORTED otherwise. */
+lh_status lhi_longhaul_placed(const lh_job *job, const lh_layout *layout,
+                              lh_error *err);
 /* Checks that longhaul's engine supports the configuration's hybrid sharding.
  * LH_EUNSUPPORTED otherwise. */
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *config,

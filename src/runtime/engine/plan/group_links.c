@@ -51,8 +51,10 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
 {
     lh_cost_group group;
     lh_cost_path path;
-    LHI_TRY(lhi_cost_find_group(plan->job, &plan->best.layout, dimension, slice,
-                                &group, err));
+    const lh_layout layout =
+        lhi_layout_in_datacenter(&plan->best.layout, slice->datacenter);
+    LHI_TRY(
+        lhi_cost_find_group(plan->job, &layout, dimension, slice, &group, err));
     if (group.size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
@@ -151,12 +153,14 @@ static lh_status add_parts(const lh_plan *plan,
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         double all, experts;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_count_state_ranks(&job, &config.layout, &slice, &all,
-                                      &experts, err));
-        LHI_TRY(add_sharing(&job, &config.layout, &slice, false, all,
-                            &to->layer_links, err));
+        const lh_layout layout =
+            lhi_layout_in_datacenter(&config.layout, slice.datacenter);
+        LHI_TRY(
+            lhi_count_state_ranks(&job, &layout, &slice, &all, &experts, err));
+        LHI_TRY(add_sharing(&job, &layout, &slice, false, all, &to->layer_links,
+                            err));
         if (job.model->experts)
-            LHI_TRY(add_sharing(&job, &config.layout, &slice, true, experts,
+            LHI_TRY(add_sharing(&job, &layout, &slice, true, experts,
                                 &to->expert_links, err));
     }
     return LH_OK;

@@ -126,6 +126,25 @@ static lh_status list_micro_batches(const lh_layout *l, uint32_t **out,
     return LH_OK;
 }
 
+/* Lists each stage's tensor degree in *out if datacenters have different ones;
+ * else *out is NULL. Release with free(). */
+static lh_status list_stage_tensors(const lh_layout *l, uint32_t **out,
+                                    lh_error *err)
+{
+    uint32_t stage = 0;
+    *out = NULL;
+    if (!l->site_tensors)
+        return LH_OK;
+    *out = calloc(l->pipeline, sizeof **out);
+    if (!*out)
+        return lhi_fail_nomem(err);
+    const lh_site_group *group = &l->sites->groups[0];
+    for (uint32_t i = 0; i < group->n_parts; i++)
+        for (uint32_t k = 0; k < group->parts[i].stages; k++)
+            (*out)[stage++] = l->site_tensors[group->parts[i].datacenter];
+    return LH_OK;
+}
+
 /* Fails if the job trains with Adam and weight decay: the cpu device has AdamW,
  * which equals Adam only without decay. */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
@@ -412,18 +431,14 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     LHI_TRY(check_precision(plan->job, err));
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
-    if (plan->best.layout.site_tensors)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "longhaul's engine has one tensor degree for all "
-                        "stages; set layout.tensor to a number, and no tensor "
-                        "in layout.sites");
     uint32_t n_chunks = lhi_pipeline_count_model_chunks(pipeline);
     uint32_t *first = list_first_layers(plan, n_chunks);
     const lh_model *model = plan->job->model;
     uint32_t *again =
         calloc((size_t)model->layers + model->mtp_layers + 1, sizeof *again);
     bool *offload = list_offload(plan, pipeline);
-    uint32_t *sites = NULL, *nodes = NULL, *micro_batches = NULL;
+    uint32_t *sites = NULL, *nodes = NULL, *micro_batches = NULL,
+             *tensors = NULL;
     lh_status status = first && again && offload
                            ? list_recomputed(plan, n_chunks, again, err)
                            : lhi_fail_nomem(err);
@@ -435,6 +450,9 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     if (status == LH_OK)
         status = list_micro_batches(&plan->best.layout, &micro_batches, err);
     m.micro_batches = micro_batches;
+    if (status == LH_OK)
+        status = list_stage_tensors(&plan->best.layout, &tensors, err);
+    m.stage_tensors = tensors;
     if (status == LH_OK)
         status = lhi_plan_set_group_links(plan, &m, err);
     if (status == LH_OK) {
@@ -458,6 +476,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     free(sites);
     free(nodes);
     free(micro_batches);
+    free(tensors);
     return status;
 }
 
