@@ -137,38 +137,45 @@ static const char *get_deadline_text(const lh_size_options *o,
         return "";
     if (loss->meets_deadline)
         return ", still in time";
-    if (o->failures->spares >= loss->nodes)
-        return ", too late without the spares";
     return o->failures->spares ? ", too late: keep more spares (--spares)"
                                : ", too late: keep spares (--spares)";
 }
 
-/* Prints, for each datacenter in use, the training time and whether the
- * deadline is met if the number of nodes in the options fails there for the
- * whole run. */
+/* Prints how many lost nodes the spare nodes replace and, for each datacenter
+ * in use, the training time and whether the deadline is met if the number of
+ * nodes in the options fails there beyond its spares for the whole run. */
 static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                          const lh_size *size)
 {
+    const uint32_t spares = o->failures->spares;
+    if (spares > 0 && size->n_losses > 0)
+        cli_wrap(c, "losses",
+                 spares > 1 ? "the spare nodes replace up to %" PRIu32
+                              " lost nodes of each datacenter"
+                            : "the spare node replaces %" PRIu32
+                              " lost node of each datacenter",
+                 spares);
     for (uint32_t i = 0; i < size->n_losses; i++) {
         const lh_size_loss *loss = &size->losses[i];
         char days[AMOUNT_TEXT], lost[LOSS_TEXT];
-        snprintf(lost, sizeof lost, "%" PRIu32 " node%s of %.100s%s",
-                 loss->nodes, loss->nodes > 1 ? "s" : "",
-                 job->datacenters[loss->datacenter].name,
-                 o->failures->spares ? " beyond its spares" : "");
+        const char *title = i > 0 || spares > 0 ? "" : "losses";
+        snprintf(lost, sizeof lost, "%" PRIu32 "%s node%s of %.100s",
+                 loss->nodes, spares > 0 ? " more" : "",
+                 loss->nodes > 1 ? "s" : "",
+                 job->datacenters[loss->datacenter].name);
         if (loss->train_s < 0)
             cli_wrap(
-                c, i ? "" : "losses", "%s: %s", lost,
+                c, title, "%s: %s", lost,
                 loss->nodes *
                             job->datacenters[loss->datacenter].gpus_per_node ==
                         size->gpus
                     ? "no node is left"
                     : "no layout fits the rest");
         else if (!isfinite(loss->train_s))
-            cli_wrap(c, i ? "" : "losses", "%s: %s", lost,
+            cli_wrap(c, title, "%s: %s", lost,
                      format_duration(loss->train_s, days));
         else
-            cli_wrap(c, i ? "" : "losses",
+            cli_wrap(c, title,
                      "%s for the whole run: %s (%+.1f %%) with a new plan%s",
                      lost, format_duration(loss->train_s, days),
                      100 * (loss->train_s / size->train_s - 1),

@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import (ROOT, case, check, finish, json_case, long_test, read, run, test,
+from harness import (ANY, ROOT, case, check, finish, json_case, long_test, read, run, test,
                      write)
 
 JOB = """longhaul: job/1
@@ -100,6 +100,10 @@ def the_text_answers_the_questions():
                  "at least 1 GPU and USD ", "(proven for the", "no size has fewer "
                  "GPUs", "next          longhaul plan sized.yaml"):
         check(part in text, f"{part!r}: {text}")
+    spared = case("spares", [*SIZE, "--deadline", "10h", "--nodes", "1:2",
+                             "--spares", "2"], out=ANY).stdout
+    check("losses        the spare nodes replace up to 2 lost nodes" in spared
+          and re.search(r"\n +2 more nodes? of ", spared), spared)
     nodes = {x["name"]: x["nodes"]
              for x in json.loads(read("sized.yaml"))["cluster"]["datacenters"]}
     found = size("--deadline", "10h")["cheapest"]["datacenters"]
