@@ -6,7 +6,8 @@
  *                         --fit [--iterations N]] [FOLDER]
  *
  * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/, torchtitan/,
- * llm-foundry/, reports/ and vtrain/ (default bench/data). Each run becomes a job file with a fixed
+ * llm-foundry/, reports/ and vtrain/ (default bench/data).
+ * Each run becomes a job file with a fixed
  * layout, planned as by `longhaul plan`; --job prints the job of row N of all
  * files, counted from 0. Runs that a job cannot express are listed with the
  * reason.
