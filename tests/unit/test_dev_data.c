@@ -344,6 +344,10 @@ static void shards(void)
     CHECK_OK(lhi_data_compute_fingerprint(one, &sums[0], &err), err);
     CHECK_OK(lhi_data_compute_fingerprint(parts, &sums[1], &err), err);
     CHECK(sums[0] == sums[1]);
+    CHECK_OK(lhi_data_hash_validation(parts, &sums[1], &err), err);
+    CHECK(sums[0] == sums[1]); /* the same tokens */
+    CHECK_OK(lhi_data_hash_validation(one, &sums[1], &err), err);
+    CHECK_INT(sums[1], 0);
     CHECK_INT(lhi_data_n_windows(parts, 1), 8);
     CHECK_OK(lhi_data_read_window(parts, 1, 3, w, &err), err);
     CHECK(w[0] == 'g' && w[1] == 'h' && w[2] == 'i');

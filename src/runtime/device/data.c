@@ -384,13 +384,13 @@ static lh_status read_tokens(const sequence *s, uint64_t at, size_t count,
     return LH_OK;
 }
 
-/* Reads `count` tokens from position `at` in the concatenation of all token
- * sequences. */
-static lh_status read_across(const lhi_data *data, uint64_t at, size_t count,
-                             int32_t *tokens, lh_error *err)
+/* Reads `count` tokens from position `at` in the concatenation of the token
+ * sequences list[0..n-1]. */
+static lh_status read_across(const sequence *list, uint32_t n, uint64_t at,
+                             size_t count, int32_t *tokens, lh_error *err)
 {
-    for (uint32_t i = 0; i < data->n_sequences && count > 0; i++) {
-        const sequence *s = &data->sequences[i];
+    for (uint32_t i = 0; i < n && count > 0; i++) {
+        const sequence *s = &list[i];
         if (at >= s->n_tokens) {
             at -= s->n_tokens;
             continue;
@@ -405,11 +405,11 @@ static lh_status read_across(const lhi_data *data, uint64_t at, size_t count,
     return LH_OK;
 }
 
-lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
-                                       lh_error *err)
+/* Computes the fingerprint of the tokens of list[0..n_list-1], n together. */
+static lh_status hash_tokens(const sequence *list, uint32_t n_list, uint64_t n,
+                             uint64_t *out, lh_error *err)
 {
     enum { BLOCK = 4096, MOST_BLOCKS = 4096 };
-    const uint64_t n = lhi_data_n_tokens(data);
     const uint64_t all = n / BLOCK + (n % BLOCK != 0);
     const uint64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
     uint64_t sum = lhi_mix64(n);
@@ -420,16 +420,34 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
         uint64_t block = blocks == all ? i : i * (all - 1) / (blocks - 1);
         uint64_t at = block * BLOCK, left = n - at;
         size_t count = left < BLOCK ? (size_t)left : BLOCK;
-        status = read_across(data, at, count, tokens, err);
+        status = read_across(list, n_list, at, count, tokens, err);
         for (size_t k = 0; status == LH_OK && k < count; k++)
             sum = lhi_mix64(sum ^ (uint32_t)tokens[k]);
     }
-    for (uint32_t i = 0; data->is_mixture && i < data->n_sequences; i++)
-        sum = lhi_mix64(lhi_mix64(sum ^ data->sequences[i].share) ^
-                        data->sequences[i].n_tokens);
     free(tokens);
     *out = sum;
     return status;
+}
+
+lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
+                                       lh_error *err)
+{
+    uint64_t sum = 0;
+    LHI_TRY(hash_tokens(data->sequences, data->n_sequences,
+                        lhi_data_n_tokens(data), &sum, err));
+    for (uint32_t i = 0; data->is_mixture && i < data->n_sequences; i++)
+        sum = lhi_mix64(lhi_mix64(sum ^ data->sequences[i].share) ^
+                        data->sequences[i].n_tokens);
+    *out = sum;
+    return LH_OK;
+}
+
+lh_status lhi_data_hash_validation(const lhi_data *data, uint64_t *out,
+                                   lh_error *err)
+{
+    const sequence *s = data->validation;
+    *out = 0;
+    return s ? hash_tokens(s, 1, s->n_tokens, out, err) : LH_OK;
 }
 
 /* Reads window number `sample` of the validation part into `tokens`: all

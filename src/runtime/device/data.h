@@ -56,6 +56,9 @@ uint64_t lhi_data_n_tokens(const lhi_data *data);
  * protect against intent. */
 lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err);
+/* Computes the fingerprint of the tokens in the validation files; 0: none. */
+lh_status lhi_data_hash_validation(const lhi_data *data, uint64_t *out,
+                                   lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,
  * with `validation` 1, the validation part. In a mixture all sequences'
  * windows, though not all occur in as many samples. */

@@ -532,6 +532,9 @@ static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
     lh_status status =
         lhi_data_compute_fingerprint(data, &job->data_fingerprint, err);
     if (status == LH_OK)
+        status =
+            lhi_data_hash_validation(data, &job->validation_fingerprint, err);
+    if (status == LH_OK)
         status = lhi_blas_load(
             here * (job->model->threads > 1 ? job->model->threads : 1),
             &job->sgemm, err);
