@@ -123,8 +123,8 @@ def train(*hosts, more=()):
     """Runs a rank in each of the folders; returns statuses, errors."""
     with reserved_port() as port:
         running = [subprocess.Popen(
-            [PROGRAM, *trained.TRAIN, "--transport", "tcp", "--steps", "3",
-             "--checkpoint", "run", *more], cwd=WORK / host, text=True,
+            [PROGRAM, *trained.TRAIN, "--transport", "tcp", "--steps", "3", *more],
+            cwd=WORK / host, text=True,
             env=ENVIRONMENT | rank(i, MASTER_PORT=str(port))[1],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             for i, host in enumerate(hosts)]
@@ -142,7 +142,7 @@ def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
     for east in (False, True):  # the other host has none, or another one
         if east:
             (WORK / "east/run").mkdir()
-        ended = train("west", "east")
+        ended = train("west", "east", more=["--checkpoint", "run"])
         check(all(code == 1 for _, code in ended) and
               "rank 1: run: is not the folder in which rank 0 has created a file: "
               "all hosts need the same checkpoint folder on a shared file system"
@@ -151,10 +151,30 @@ def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
               "files remain")
     (WORK / "east/run").rmdir()
     (WORK / "east/run").symlink_to(WORK / "west/run")
-    ended = train("west", "east")
+    ended = train("west", "east", more=["--checkpoint", "run"])
     check(all(code == 0 for _, code in ended), f"{ended}")
     check([one.name for one in (WORK / "west/run").iterdir()] ==
           ["step-00000003"], "files remain")
+
+
+@test
+def other_files_on_another_host_end_the_run():
+    """The validation data, or the checkpoint to resume; both have the same names
+    and sizes on both hosts."""
+    make_training()
+    for host, seed in ("west", 1), ("east", 2):
+        (WORK / host / "more").write_text(host * 99)
+        done = harness.run(*trained.TRAIN, "--steps", "2", "--seed", "3",
+                           "--rate", f"{seed}e-3", "--checkpoint",
+                           str(WORK / host / "old"))
+        check(done.returncode == 0, done.stderr)
+    for more, message in (
+            (["--validation-data", "more"], "rank 1 has other data than rank 0"),
+            (["--seed", "3", "--resume", "old"], "rank 1: old: is another "
+             "checkpoint than that of rank 0: all hosts need the same folder")):
+        ended = train("west", "east", more=more)
+        check(all(code == 1 for _, code in ended) and
+              message in ended[0][0] + ended[1][0], f"{ended}")
 
 
 @test

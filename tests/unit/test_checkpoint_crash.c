@@ -181,12 +181,13 @@ static bool check_checkpoints(uint64_t old, const char *what)
     lh_error err;
     uint64_t *steps;
     size_t n = 0;
-    bool is_damaged, is_new = false;
+    lhi_load_result loaded;
+    bool is_new = false;
     CHECK_OK(lhi_train_find(folder, &steps, &n, &err), err);
     CHECK_MSG(n > 0, "%s: nothing is left", what);
     for (size_t i = 0; i < n; i++) {
         CHECK_MSG(lhi_train_load_one(reader.t[0][0], folder, &steps[i], &o,
-                                     NULL, &is_damaged, &err) == LH_OK,
+                                     NULL, &loaded, &err) == LH_OK,
                   "%s: step %d: %s", what, (int)steps[i], err.text);
         uint64_t sum = sum_of(&reader);
         CHECK_MSG(sum == old || sum == sum_of(&after), "%s: other values",

@@ -72,8 +72,11 @@ static lh_status load(bool *is_damaged, lh_error *err)
 {
     const uint64_t step = 1;
     *err = (lh_error){0};
-    return lhi_train_load_one(writer.t[0][0], folder, &step, &options, NULL,
-                              is_damaged, err);
+    lhi_load_result loaded;
+    const lh_status status = lhi_train_load_one(writer.t[0][0], folder, &step,
+                                                &options, NULL, &loaded, err);
+    *is_damaged = loaded.is_damaged;
+    return status;
 }
 
 /* Flips the bits of `mask` in byte `at`. */
@@ -199,21 +202,21 @@ static void a_byte_of_the_config(void)
     const lhi_remarks remarks = {.print = keep_remark};
     content c = read_content("config.json");
     int fd = open(c.path, O_WRONLY);
-    bool is_damaged;
+    lhi_load_result loaded;
     lh_error err;
     for (size_t at = 0; at < c.size; at++) {
         unsigned char byte = c.bytes[at] ^ 1;
         CHECK_INT(pwrite(fd, &byte, 1, (off_t)at), 1);
         remarked[0] = '\0';
         CHECK_OK(lhi_train_load_one(writer.t[0][0], folder, &step, &options,
-                                    &remarks, &is_damaged, &err),
+                                    &remarks, &loaded, &err),
                  err);
         CHECK_HAS(remarked, "config.json: has changed since it was written");
         CHECK_INT(pwrite(fd, &c.bytes[at], 1, (off_t)at), 1);
     }
     remarked[0] = '\0';
     CHECK_OK(lhi_train_load_one(writer.t[0][0], folder, &step, &options,
-                                &remarks, &is_damaged, &err),
+                                &remarks, &loaded, &err),
              err);
     CHECK_STR(remarked, "");
     close(fd);

@@ -122,24 +122,43 @@ static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
     return LH_OK;
 }
 
+/* Checks that the checkpoint that all ranks have read is rank 0's, by its
+ * checksum `check`: hosts that do not share the folder may have another one of
+ * this step. */
+static lh_status compare_checkpoints(agreement *r, double check, lh_error *err)
+{
+    double first = is_leader(r) ? check : 0;
+    LHI_TRY(
+        lhi_all_reduce_sum(r->o->net, r->turn++, &first, 1, r->o->stop, err));
+    return first == check
+               ? LH_OK
+               : lhi_fail(err, LH_EINPUT,
+                          "%.300s: is another checkpoint than that of rank 0: "
+                          "all hosts need the same folder, or equal copies of "
+                          "it",
+                          r->o->path);
+}
+
 /* Reads checkpoint `which` on this rank, and determines whether all ranks could
  * read it (*all). */
 static lh_status try_checkpoint(agreement *r, double which, bool *all,
                                 lh_error *err)
 {
     const uint64_t step = which < 0 ? 0 : (uint64_t)which;
-    bool is_damaged;
+    lhi_load_result loaded;
     lh_error why = {0};
     lh_status status = lhi_train_load_one(
         r->o->train, r->o->path, which < 0 ? NULL : &step, r->o->checkpoint,
-        is_leader(r) ? &r->o->remarks : NULL, &is_damaged, &why);
+        is_leader(r) ? &r->o->remarks : NULL, &loaded, &why);
     *all = status == LH_OK;
-    if (status != LH_OK && (!is_damaged || which < 0)) {
+    if (status != LH_OK && (!loaded.is_damaged || which < 0)) {
         if (err)
             *err = why;
         return status;
     }
-    return which < 0 ? LH_OK : agree(r, which, status != LH_OK, &why, all, err);
+    if (which >= 0)
+        LHI_TRY(agree(r, which, status != LH_OK, &why, all, err));
+    return *all ? compare_checkpoints(r, loaded.check, err) : LH_OK;
 }
 
 lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)

@@ -306,12 +306,12 @@ static void check_auxiliary_files(const char *folder,
 lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const uint64_t *step,
                              const lhi_checkpoint_options *options,
-                             const lhi_remarks *remarks, bool *is_damaged,
+                             const lhi_remarks *remarks, lhi_load_result *out,
                              lh_error *err)
 {
     reader r = {.piece = NULL};
     char folder[LHI_PATH];
-    *is_damaged = false;
+    *out = (lhi_load_result){.is_damaged = false};
     if (step)
         LHI_TRY(
             lhi_folder_path(folder, err, "%s/" LHI_STEP_FOLDER, path, *step));
@@ -322,7 +322,8 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
         lhi_train_apply_recipe(train, options->recipe);
     if (status == LH_OK)
         check_auxiliary_files(folder, &r.state, remarks);
-    *is_damaged =
+    out->check = r.state.check;
+    out->is_damaged =
         !r.differs &&
         (status == LH_EINPUT || (status == LH_EIO && is_missing_files(folder)));
     lhi_st_close(r.weights);
@@ -337,11 +338,11 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
 {
     uint64_t *steps;
     size_t n;
-    bool is_damaged;
+    lhi_load_result ignored;
     LHI_TRY(lhi_train_find(path, &steps, &n, err));
     lh_status status =
         lhi_train_load_one(train, path, n > 0 ? &steps[n - 1] : NULL, options,
-                           NULL, &is_damaged, err);
+                           NULL, &ignored, err);
     free(steps);
     return status;
 }

@@ -287,7 +287,8 @@ static lh_status read_state(json_t *root, const char *name,
     *differs = false;
     lhi_checkpoint_state state = {.step = (uint64_t)step,
                                   .replicas = (uint32_t)replicas,
-                                  .n_moments = n_moments};
+                                  .n_moments = n_moments,
+                                  .check = check};
     size_t n = lhi_checksum_index(lhi_checkpoint_count_tensors(model),
                                   state.replicas, n_moments);
     for (int i = 0; i < LHI_N_AUXILIARY_FILES; i++) {

@@ -443,13 +443,22 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
  * with free(). LH_EINPUT: none exists. */
 lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
                          lh_error *err);
+/* Result of lhi_train_load_one(). */
+typedef struct lhi_load_result {
+    /* Files are damaged or missing; false on success, or if the checkpoint is
+     * intact but has another model or data. Always set. */
+    bool is_damaged;
+    /* After a success, the checksum of state.json, which has the checksums of
+     * all tensors; an integer. */
+    double check;
+} lhi_load_result;
+
 /* Loads one checkpoint: `path` itself (step NULL), or that of *step in folder
- * `path`. Always sets *is_damaged: true if files are damaged or missing; false
- * on success, or if the checkpoint is intact but has another model or data. */
+ * `path`. */
 lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const uint64_t *step,
                              const lhi_checkpoint_options *options,
-                             const lhi_remarks *remarks, bool *is_damaged,
+                             const lhi_remarks *remarks, lhi_load_result *out,
                              lh_error *err);
 /* Loads only weights, without moments and step, for fine-tuning from step 0:
  * from a safetensors file, the index of several, or a folder with one of both

@@ -243,6 +243,7 @@ typedef struct lhi_checkpoint_state {
     uint64_t step;
     uint32_t replicas, n_moments;
     double *sums;                            /* release with free() */
+    double check;                            /* checksum of the description */
     double auxiliary[LHI_N_AUXILIARY_FILES]; /* checksums; negative: none */
 } lhi_checkpoint_state;
 /* Formats a checkpoint's description as JSON: step, model, recipe and
