@@ -159,8 +159,8 @@ def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
 
 @test
 def other_files_on_another_host_end_the_run():
-    """The validation data, or the checkpoint to resume; both have the same names
-    and sizes on both hosts."""
+    """The validation data, the checkpoint to resume, or the initial weights; they
+    have the same names and sizes on both hosts."""
     make_training()
     for host, seed in ("west", 1), ("east", 2):
         (WORK / host / "more").write_text(host * 99)
@@ -171,7 +171,9 @@ def other_files_on_another_host_end_the_run():
     for more, message in (
             (["--validation-data", "more"], "rank 1 has other data than rank 0"),
             (["--seed", "3", "--resume", "old"], "rank 1: old: is another "
-             "checkpoint than that of rank 0: all hosts need the same folder")):
+             "checkpoint than that of rank 0: all hosts need the same folder"),
+            (["--weights", "old/step-00000002"], "rank 1: old/step-00000002: has "
+             "other weights than on rank 0's host")):
         ended = train("west", "east", more=more)
         check(all(code == 1 for _, code in ended) and
               message in ended[0][0] + ended[1][0], f"{ended}")

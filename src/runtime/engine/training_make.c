@@ -17,7 +17,11 @@
 #include <string.h>
 
 /* Tag rounds below those of restarting ranks: see docs/formats/wire.md. */
-enum { MARKER_TURN = (1 << 23) - 7, CHECKED_TURN = (1 << 23) - 8 };
+enum {
+    MARKER_TURN = (1 << 23) - 7,
+    CHECKED_TURN = (1 << 23) - 8,
+    WEIGHTS_TURN = (1 << 23) - 9
+};
 
 /* --- hooks --- */
 
@@ -404,6 +408,25 @@ static lh_status check_shared_folder(const lhi_training *t, lh_error *err)
     return status;
 }
 
+/* Loads the initial weights of this rank's chunks, and checks that the files on
+ * its host are those of rank 0. */
+static lh_status load_weights(lhi_training *t, lh_error *err)
+{
+    const char *path = t->o.model->weights;
+    double check, first;
+    LHI_TRY(lhi_train_load_weights(t->train, path, err));
+    LHI_TRY(lhi_train_hash_weights(t->o.model->model, path, &check, err));
+    first = lhi_net_rank(t->o.net) == 0 ? check : 0;
+    LHI_TRY(
+        lhi_all_reduce_sum(t->o.net, WEIGHTS_TURN, &first, 1, t->o.stop, err));
+    return first == check
+               ? LH_OK
+               : lhi_fail(err, LH_EINPUT,
+                          "%.300s: has other weights than on rank 0's host: "
+                          "all hosts need the same files",
+                          path);
+}
+
 /* Claims the checkpoint folder for this run, on rank 0, and prints a remark if
  * the run is longer than its learning-rate schedule. */
 static lh_status claim_folder(lhi_training *t, lh_error *err)
@@ -508,7 +531,7 @@ static lh_status init(lhi_training *t, lh_error *err)
     if (m->resume && !t->o.is_migrated)
         LHI_TRY(lhi_resume(&resume, err));
     else if (m->weights && !t->o.is_migrated)
-        LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
+        LHI_TRY(load_weights(t, err));
     if (lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(claim_folder(t, err));
     t->is_gathered = true;

@@ -390,3 +390,31 @@ lh_status lhi_train_load_weights(lhi_train *train, const char *path,
     free(whole);
     return status;
 }
+
+lh_status lhi_train_hash_weights(const lh_model *model, const char *path,
+                                 double *out, lh_error *err)
+{
+    enum { SAMPLE = 256 }; /* values of each tensor; few are equal by chance */
+    float values[SAMPLE];
+    lhi_safetensors *weights;
+    LHI_TRY(open_weights(path, &weights, err));
+    lh_status status = LH_OK;
+    *out = 0;
+    for (uint32_t i = 0;
+         status == LH_OK && i < lhi_checkpoint_count_tensors(model); i++) {
+        lhi_checkpoint_tensor tensor;
+        const lhi_st_tensor *found;
+        if (!lhi_checkpoint_get_tensor(model, i, &tensor))
+            continue;
+        status = lhi_st_find(weights, tensor.name, tensor.rows, tensor.columns,
+                             &found, err);
+        if (status != LH_OK)
+            break;
+        const size_t n = found->n < SAMPLE ? (size_t)found->n : SAMPLE;
+        status = lhi_st_read(weights, found, 0, n, values, err);
+        const double sums[] = {*out, lhi_checksum(values, n * sizeof *values)};
+        *out = lhi_checksum(sums, sizeof sums);
+    }
+    lhi_st_close(weights);
+    return status;
+}

@@ -466,5 +466,9 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
  * tensor names. */
 lh_status lhi_train_load_weights(lhi_train *train, const char *path,
                                  lh_error *err);
+/* Computes a checksum, an integer, of the first values of each of the model's
+ * tensors in the weights at `path`, by which ranks compare their files. */
+lh_status lhi_train_hash_weights(const lh_model *model, const char *path,
+                                 double *out, lh_error *err);
 
 #endif
