@@ -182,7 +182,7 @@ static void format_degrees(const lh_plan *p, char *text, size_t room)
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
     char sites[CLI_SITES_TEXT] = "", sizes[CLI_MICRO_BATCH_TEXT];
-    char tensor[CLI_MICRO_BATCH_TEXT];
+    char tensor[CLI_SITE_TENSORS_TEXT];
     const struct {
         const char *name;
         uint32_t degree;
@@ -194,8 +194,9 @@ static void format_degrees(const lh_plan *p, char *text, size_t room)
         cli_sites_text(p->job, l->sites, sites, sizeof sites);
     int len = snprintf(text, room, "Layout: ");
     if (l->tensor > 1 || l->site_tensors)
-        len += snprintf(text + len, room - (size_t)len,
-                        "tensor parallelism %s, ", cli_tensor_text(l, tensor));
+        len +=
+            snprintf(text + len, room - (size_t)len, "tensor parallelism %s, ",
+                     cli_site_tensors_text(p, tensor));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].degree > 1)
             len += snprintf(text + len, room - (size_t)len,
@@ -217,7 +218,7 @@ static void format_result(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *b = &p->best;
     char time[CLI_TIME_TEXT], rate[CLI_GROUPED_TEXT], cost[80] = "";
-    char error[200] = "";
+    char days[CLI_GROUPED_TEXT], error[200] = "";
     if (b->cost)
         snprintf(cost, sizeof cost, ", USD %.4g per 10^9 tokens",
                  b->cost->usd_per_1e9_tokens);
@@ -228,11 +229,11 @@ static void format_result(const lh_plan *p, char *text, size_t room)
                  p->accuracy->mean_percent, p->accuracy->n, p->accuracy->kind);
     cli_grouped_text(b->tokens_per_s, rate);
     snprintf(text, room,
-             "One iteration takes %s (%s): %s tokens/s, %.3g days per "
-             "trillion tokens%s%s.",
+             "One iteration takes %s (%s): %s tokens/s, %s per trillion "
+             "tokens%s%s.",
              cli_plan_time(p, (double)b->iteration_ns, time),
-             cli_time_source_text(p), rate, 1e12 / b->tokens_per_s / 86400,
-             cost, error);
+             cli_time_source_text(p), rate,
+             cli_days_text(b->tokens_per_s, days), cost, error);
 }
 
 /* Formats the third sentence: the gap between the plan's time and the proven

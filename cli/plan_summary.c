@@ -221,17 +221,8 @@ static void add_micro_batches(words *w, const lh_plan *p)
  * datacenter. */
 static void add_tensors(words *w, const lh_plan *p)
 {
-    const lh_layout *l = &p->best.layout;
-    const uint32_t n = l->site_tensors ? l->sites->groups[0].n_parts : 0;
-    add_words(w, "", "TP ");
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t dc = l->sites->groups[0].parts[i].datacenter;
-        add_words(w, i ? ", " : "", "%" PRIu32 " in %s", l->site_tensors[dc],
-                  p->job->datacenters[dc].name);
-    }
-    if (!n)
-        add_words(w, "", "%" PRIu32, l->tensor);
-    add_words(w, " ", "(tensor)");
+    char text[CLI_SITE_TENSORS_TEXT];
+    add_words(w, "", "TP %s (tensor)", cli_site_tensors_text(p, text));
 }
 
 /* Appends the layout in cli_layout_text() notation, each abbreviation with its
@@ -332,9 +323,10 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
 }
 
 /* Appends `stages` pipeline stages from `first` on with their replicas and
- * model layers: "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
+ * model layers: "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)". `tensor`:
+ * the datacenter's own tensor degree; 0: none. */
 static void add_part(words *w, const lh_plan *p, uint32_t first,
-                     uint32_t stages, uint32_t replicas)
+                     uint32_t stages, uint32_t replicas, uint32_t tensor)
 {
     const uint32_t all = p->best.layout.pipeline;
     if (stages == all)
@@ -346,6 +338,8 @@ static void add_part(words *w, const lh_plan *p, uint32_t first,
                   first + stages - 1);
     add_words(w, " ", "of %" PRIu32 " replica%s", replicas,
               replicas > 1 ? "s" : "");
+    if (tensor)
+        add_words(w, ", ", "TP %" PRIu32, tensor);
     add_layers(w, p, first, stages);
 }
 
@@ -355,7 +349,7 @@ static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
 {
     const lh_layout *l = &p->best.layout;
     if (!l->sites) {
-        add_part(w, p, 0, l->pipeline, l->data);
+        add_part(w, p, 0, l->pipeline, l->data, 0);
         return;
     }
     for (uint32_t g = 0; g < l->sites->n_groups; g++) {
@@ -363,7 +357,8 @@ static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
         uint32_t first = 0;
         for (uint32_t i = 0; i < group->n_parts; i++) {
             if (group->parts[i].datacenter == datacenter)
-                add_part(w, p, first, group->parts[i].stages, group->replicas);
+                add_part(w, p, first, group->parts[i].stages, group->replicas,
+                         l->site_tensors ? l->site_tensors[datacenter] : 0);
             first += group->parts[i].stages;
         }
     }
@@ -710,8 +705,8 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
               cli_time_source_text(p),
               cli_plan_time(p, (double)b->iteration_ns - rest_ns, passes),
               cli_plan_time(p, rest_ns, rest));
-    add_words(&days, "", "tokens/s; %.3g days per trillion",
-              1e12 / b->tokens_per_s / 86400);
+    add_words(&days, "", "tokens/s; %s per trillion",
+              cli_days_text(b->tokens_per_s, rate));
     cli_grouped_text(b->tokens_per_s, rate);
     cli_grouped_text(lh_plan_gpus(p), gpus);
     add_words(&of, "", "of %" PRIu32 " in the job", p->job->n_gpus);

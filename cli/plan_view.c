@@ -30,7 +30,39 @@ char *cli_micro_batch_text(const lh_layout *layout,
     return text;
 }
 
-char *cli_tensor_text(const lh_layout *layout, char text[CLI_MICRO_BATCH_TEXT])
+char *cli_site_tensors_text(const lh_plan *plan,
+                            char buffer[CLI_SITE_TENSORS_TEXT])
+{
+    const lh_layout *l = &plan->best.layout;
+    const lh_site_group *group = l->site_tensors ? &l->sites->groups[0] : NULL;
+    int len = 0;
+    snprintf(buffer, CLI_SITE_TENSORS_TEXT, "%" PRIu32, l->tensor);
+    for (uint32_t i = 0;
+         group && i < group->n_parts && len < CLI_SITE_TENSORS_TEXT; i++) {
+        const uint32_t dc = group->parts[i].datacenter;
+        len += snprintf(buffer + len, (size_t)(CLI_SITE_TENSORS_TEXT - len),
+                        "%s%" PRIu32 " in %.60s", i ? ", " : "",
+                        l->site_tensors[dc], plan->job->datacenters[dc].name);
+    }
+    return buffer;
+}
+
+char *cli_days_text(double tokens_per_s, char text[CLI_GROUPED_TEXT])
+{
+    const double days = 1e12 / tokens_per_s / 86400;
+    char number[CLI_GROUPED_TEXT - 8];
+    if (days < 999.5)
+        snprintf(number, sizeof number, "%.3g", days);
+    else
+        snprintf(number, sizeof number, "%s", cli_grouped_text(days, text));
+    snprintf(text, CLI_GROUPED_TEXT, "%s days", number);
+    return text;
+}
+
+/* Formats a layout's tensor degree: a number or, if datacenters have different
+ * ones, those of the pipeline's datacenters in its order, as "8/1". */
+static char *format_tensor(const lh_layout *layout,
+                           char text[CLI_MICRO_BATCH_TEXT])
 {
     const lh_site_group *group =
         layout->site_tensors ? &layout->sites->groups[0] : NULL;
@@ -49,7 +81,7 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
 {
     const lh_layout *l = &c->layout;
     char tensor[CLI_MICRO_BATCH_TEXT];
-    int len = snprintf(buffer, room, "TP %s", cli_tensor_text(l, tensor));
+    int len = snprintf(buffer, room, "TP %s", format_tensor(l, tensor));
     struct {
         const char *name;
         uint32_t degree;

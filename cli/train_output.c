@@ -433,8 +433,9 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
     const bool differ = l->site_tensors != NULL;
     const uint32_t stages = differ ? lh_pipeline_n_devices(v->pipeline)
                                    : r->n_ranks / (r->n_replicas * together);
-    char tensor[CLI_MICRO_BATCH_TEXT];
-    cli_tensor_text(l, tensor);
+    char tensor[CLI_SITE_TENSORS_TEXT] = "1";
+    if (plan)
+        cli_site_tensors_text(plan, tensor);
     cli_print(c, "schedule      %s on ", v->method);
     if (together > 1)
         cli_print(c,

@@ -60,9 +60,15 @@ enum { CLI_MICRO_BATCH_TEXT = LH_MAX_DATACENTERS * 8 };
  * "2/4" with each replica group's if they are unequal. */
 char *cli_micro_batch_text(const lh_layout *layout,
                            char text[CLI_MICRO_BATCH_TEXT]);
-/* Formats a layout's tensor degree: a number or, if datacenters have different
- * ones, those of the pipeline's datacenters in its order, as "8/1". */
-char *cli_tensor_text(const lh_layout *layout, char text[CLI_MICRO_BATCH_TEXT]);
+/* Capacity for cli_site_tensors_text()'s buffer, in bytes. */
+enum { CLI_SITE_TENSORS_TEXT = 300 };
+/* Formats a plan's tensor degree into `buffer`, which it returns: "8" or, if
+ * datacenters have different ones, "8 in west, 1 in east". */
+char *cli_site_tensors_text(const lh_plan *plan,
+                            char buffer[CLI_SITE_TENSORS_TEXT]);
+/* Formats the days for a trillion tokens into `text`, which it returns: "8.89
+ * days", "1,389 days". */
+char *cli_days_text(double tokens_per_s, char text[CLI_GROUPED_TEXT]);
 /* Formats a layout into `buffer`, which it returns: "TP 4 PP 4x2 DP 16 mb 1
  * PP-out", with PP stages x chunks, mb microbatch size; PP-out: the pipeline
  * crosses the datacenters. */

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unequal microbatches: groups of layout.sites with their own micro_batch; and
 datacenters with their own tensor degree."""
+import re
+
 from harness import (ANY, VIRTUAL, case, check, finish, json_case, read, test,
                      write)
 
@@ -125,6 +127,9 @@ def tensors(north=2, south=1, replicas="replicas: 1, ", stages=(1, 2)):
 @test
 def training_with_different_tensor_degrees_equals_one_process():
     want = losses("one", ONE)
+    case("report", ["report", "one.json", "-o", "one.html"], out=ANY)
+    check(re.search(r"tokens/s, \d,\d{3} days per trillion tokens",
+                    read("one.html")), "days are a number without exponent")
     check_losses(want, losses("wide-first", tensors()))
     check_losses(want, losses("wide-last", tensors(1, 2, stages=(2, 1))))
     check_losses(want, losses("emulated", tensors(),
@@ -153,6 +158,9 @@ def a_run_with_different_tensor_degrees_takes_its_planned_time():
     run = json_case("train", ["train", "timed.json", "--device", "timed",
                               "--steps", "2"], program=VIRTUAL)
     check(run["ranks"] == 3, run)
+    case("ranks", ["train", "timed.json", "--device", "timed"],
+         out="schedule +1f1b on 3 ranks: one copy of 1 replicas x context 1 x "
+             "tensor 2 in north, 1 in south, timed .*", program=VIRTUAL)
     check(abs(run["median_s"] / run["predicted_s"] - 1) < 0.001, run)
     check(run["predicted_s"] <= plan["iteration_s"], (run, plan))
 
@@ -174,8 +182,14 @@ def programs_with_one_tensor_degree_refuse_different_ones():
     write("tensors.yaml", JOB.format(layout=tensors() + ", schedule: 1f1b",
                                      model="", training=""))
     write("text", "It was the best of times.\n" * 90)
-    case("text", ["plan", "tensors.yaml", "-o", "tensors.json"],
-         out=r".*GPUs +4 of 4.*TP 2 in north, 1 in south \(tensor\).*")
+    case("text", ["plan", "tensors.yaml", "-o", "tensors.json", "--html",
+                  "tensors.html"],
+         out=r".*GPUs +4 of 4.*TP 2 in north, 1 in south \(tensor\).*"
+             r"north +2 of 2 GPUs +stage 0 of 1 replica, TP 2: \d layers?.*")
+    page = read("tensors.html")
+    for part in ("tensor parallelism 2 in north, 1 in south, ",
+                 "stages 1-2 of 1 replica, TP 1: "):
+        check(part in page, part)
     case("check", ["check", "tensors.json"], out=ANY)
     for target, why in [("megatron", "Megatron-LM has one tensor degree"),
                         ("megatron-bridge", "Megatron-LM has one tensor"),
