@@ -210,7 +210,7 @@ static void messages_have_a_part_per_overlap(void)
 
 static void refuses(void)
 {
-    static const uint32_t zero[] = {2, 0}, differ[] = {2, 1};
+    static const uint32_t zero[] = {2, 0}, differ[] = {2, 1}, wide[] = {4, 1};
     static const struct {
         lhi_grid grid;
         lh_status status;
@@ -225,6 +225,9 @@ static void refuses(void)
         {{64, 8, 4, 4, 1, 1, false, NULL},
          LH_EINVAL,
          "64 devices, 8 replicas, context 4 and tensor 4"},
+        {{2, 1024, 1, 4, 1, 1, false, wide},
+         LH_EINVAL,
+         "context 1 and tensor 4 at most exceed 4096 ranks"},
         {{2, 2, 1, 2, 3, 1, false, NULL},
          LH_EINVAL,
          "4 ranks of a device are not a multiple of expert 3"},
@@ -246,6 +249,9 @@ static void refuses(void)
         CHECK_INT(lhi_grid_check(&bad[i].grid, &err), bad[i].status);
         CHECK_HAS(err.text, bad[i].why);
     }
+    /* as many ranks as are allowed, in copies that lack devices */
+    const lhi_grid most = {2, 1024, 1, 3, 1, 1, false, (uint32_t[]){3, 1}};
+    CHECK_INT(lhi_grid_check(&most, NULL), LH_OK);
 }
 
 int main(void)

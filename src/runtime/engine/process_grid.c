@@ -23,6 +23,17 @@ static lh_status check_tensors(const lhi_grid *g, lh_error *err)
     return LH_OK;
 }
 
+/* Fails with LH_EINVAL: the grid has too many ranks. */
+static lh_status fail_too_large(const lhi_grid *g, lh_error *err)
+{
+    return lhi_fail(err, LH_EINVAL,
+                    "%" PRIu32 " devices, %" PRIu32
+                    " replicas, context %" PRIu32 " and tensor %" PRIu32
+                    "%s exceed %d ranks",
+                    g->n_devices, g->replicas, g->context, g->tensor,
+                    g->tensors ? " at most" : "", LHI_NET_MAX_RANKS);
+}
+
 lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
 {
     const uint32_t degrees[] = {g->n_devices, g->replicas, g->context,
@@ -33,16 +44,13 @@ lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
             return lhi_fail(err, LH_EINVAL,
                             "a parallel degree of %" PRIu32 " must be 1 to %d",
                             degrees[i], LHI_NET_MAX_RANKS);
-    for (unsigned i = 0; i < 4; i++) /* so that each product fits */
+    for (unsigned i = 0; i < 3; i++) /* so that each product fits */
         if ((n *= degrees[i]) > LHI_NET_MAX_RANKS)
-            return lhi_fail(err, LH_EINVAL,
-                            "%" PRIu32 " devices, %" PRIu32
-                            " replicas, context %" PRIu32 " and tensor %" PRIu32
-                            " exceed %d ranks",
-                            g->n_devices, g->replicas, g->context, g->tensor,
-                            LHI_NET_MAX_RANKS);
+            return fail_too_large(g, err);
     if (g->tensors)
-        return check_tensors(g, err);
+        LHI_TRY(check_tensors(g, err));
+    if (lhi_grid_count_ranks(g) > LHI_NET_MAX_RANKS)
+        return fail_too_large(g, err);
     if (lhi_grid_count_copies(g) % (g->expert * g->expert_tensor) != 0)
         return lhi_fail(
             err, LH_EINVAL,
