@@ -329,8 +329,10 @@ static void add_part(words *w, const lh_plan *p, uint32_t first,
                      uint32_t stages, uint32_t replicas, uint32_t tensor)
 {
     const uint32_t all = p->best.layout.pipeline;
-    if (stages == all)
-        add_words(w, "; ", "all %" PRIu32 " stage%s", all, all > 1 ? "s" : "");
+    if (all == 1)
+        add_words(w, "; ", "the only stage");
+    else if (stages == all)
+        add_words(w, "; ", "all %" PRIu32 " stages", all);
     else if (stages == 1)
         add_words(w, "; ", "stage %" PRIu32, first);
     else

@@ -128,8 +128,10 @@ def tensors(north=2, south=1, replicas="replicas: 1, ", stages=(1, 2)):
 def training_with_different_tensor_degrees_equals_one_process():
     want = losses("one", ONE)
     case("report", ["report", "one.json", "-o", "one.html"], out=ANY)
-    check(re.search(r"tokens/s, \d,\d{3} days per trillion tokens",
-                    read("one.html")), "days are a number without exponent")
+    page = read("one.html")
+    check(re.search(r"tokens/s, \d,\d{3} days per trillion tokens", page),
+          "days are a number without exponent")
+    check("the only stage of 1 replica: 4 layers" in page, "one stage")
     check_losses(want, losses("wide-first", tensors()))
     check_losses(want, losses("wide-last", tensors(1, 2, stages=(2, 1))))
     check_losses(want, losses("emulated", tensors(),
