@@ -7,6 +7,7 @@ absent; everything else is megatron-core as installed.
 """
 import contextlib
 import re
+import types
 import zlib
 from functools import partial
 
@@ -20,6 +21,7 @@ from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.identity_op import IdentityOp
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import (
     TransformerBlockSubmodules)
@@ -68,7 +70,13 @@ def use_cpu():
     tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
     tensor_parallel.random._get_all_rng_states = lambda: ()
     tensor_parallel.random._set_all_rng_states = lambda *_: None
-    moe_utils.te_general_gemm = None  # undefined without Transformer Engine
+    # undefined without Transformer Engine
+    moe_utils.te_general_gemm = None
+    tensor_parallel.random.FP8GlobalStateManager = types.SimpleNamespace(
+        is_fp8_enabled=lambda: False)
+    tensor_parallel.random.activation_recompute_forward = (
+        lambda **_: contextlib.nullcontext())
+    tensor_parallel.random.fp8_autocast = lambda **_: contextlib.nullcontext()
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.synchronize = lambda *_: None
 
@@ -77,7 +85,7 @@ class Model:
     """The chunks of a model on this rank, with the same weights in any
     placement."""
 
-    def __init__(self, places, ddp=None, **settings):
+    def __init__(self, places, ddp=None, wrap=DistributedDataParallel, **settings):
         from longhaul.megatron import Layout
 
         self.places = places
@@ -88,7 +96,8 @@ class Model:
             len(own) if len(own) > 1 else None)
         self.layers = LAYERS * ranks // len(places)  # of a chunk
         chunks = ["t" * self.layers for _ in places]
-        chunks[0], chunks[-1] = "E" + chunks[0], chunks[-1] + "L"
+        chunks[0] = "E" + chunks[0]
+        chunks[-1] += "L"
         self.config = TransformerConfig(**{
             "num_layers": LAYERS * ranks, "hidden_size": HIDDEN,
             "num_attention_heads": HEADS, "ffn_hidden_size": 2 * HIDDEN,
@@ -119,7 +128,7 @@ class Model:
                 share_embeddings_and_output_weights=False,
                 vp_stage=v if len(own) > 1 else None)
             fill(module, k * self.layers)
-            self.chunks.append(DistributedDataParallel(
+            self.chunks.append(wrap(
                 self.config, ddp or DistributedDataParallelConfig(), module))
         self.config.finalize_model_grads_func = finalize_model_grads
         if overlaps:
@@ -140,7 +149,8 @@ class Model:
         own = [k for k, at in enumerate(self.places) if at == rank]
         return {named(name, k * self.layers): of(p).detach().clone()
                 for k, chunk in zip(own, self.chunks)
-                for name, p in chunk.module.named_parameters()}
+                for name, p in chunk.module.named_parameters()
+                if of(p) is not None}  # sharded gradients are in their parts
 
 
 def named(name, first):
@@ -210,13 +220,20 @@ def train(run, model, steps, optimizer=None, forward_only=False):
             micro_batch_size=ROWS, forward_only=forward_only)
         losses.append([one["loss"].item() for one in stored])
         if optimizer:
-            optimizer.step()
+            _, norm, _ = optimizer.step()
+            clip = optimizer.chained_optimizers[0].config.clip_grad
+            assert not clip or norm > clip, f"the norm {norm} is not clipped"
     if not optimizer:
         return losses, model.tensors(lambda p: p.main_grad)
     for chunk in model.chunks:
         if chunk.ddp_config.overlap_param_gather:
             chunk.start_param_sync(force_sync=True)
-    return losses, model.tensors(lambda p: p)
+    if hasattr(run, "gather"):
+        run.gather()
+    tensors = model.tensors(lambda p: p)
+    if clip:
+        tensors["norm of gradients"] = torch.tensor(norm)
+    return losses, tensors
 
 
 def start(layout):
@@ -248,7 +265,7 @@ def compare(name, got, want, tolerance=0.0):
     wrong = []
     (losses, tensors), (known, all_known) = got, want
     if any(losses) and any(known) and losses != known:
-        off = max(abs(a - b) for x, y in zip(losses, known)
+        off = max(abs(a / b - 1) for x, y in zip(losses, known)
                   for a, b in zip(x, y))
         if not off <= tolerance:
             wrong.append(f"{name}: losses differ by {off:g}")
@@ -287,21 +304,29 @@ def run_case(layout, settings, ddp, case, wants):
     options = dict(options)
     steps = options.pop("steps", 1)
     reads = options.pop("forward_only", False)
+    clip = options.pop("clip", 0.0)
     tolerance = options.pop("tolerance", 0.0)
-    text = torch_runs.pipeline(layout["pipeline"], placement, MICROBATCHES,
-                               backward, latency=options.pop("latency", 0))
+    if placement == "elastic":
+        text = options.pop("elastic")  # arguments, or a plan's text
+        if isinstance(text, dict):
+            text = torch_runs.elastic(layout["pipeline"], **text)
+    else:
+        text = torch_runs.pipeline(layout["pipeline"], placement, MICROBATCHES,
+                                   backward, latency=options.pop("latency", 0))
     where = places(text)
     made = (lambda: DistributedDataParallelConfig(**ddp)) if ddp else (
         lambda: None)
-    if steps not in wants:
-        wants[steps] = by_megatron(layout, 1, settings, made, steps)
-    want = wants[steps]
+    if (steps, clip) not in wants:
+        wants[steps, clip] = by_megatron(layout, 1, settings, made, steps, clip)
+    want = wants[steps, clip]
     name = f"{layout} {settings} {ddp} {case}"
     if schedule == "megatron":  # its own interleaved 1F1B
         return compare(name, by_megatron(layout, 2, settings, made, steps), want)
-    model = Model(where, made(), **settings)
     run = ForwardBackward(text, schedule=schedule, **options)
-    got = train(run, model, steps, optimizer_of(model, made()), reads)
+    model = Model(where, made(), run.data_parallel, **settings)
+    got = train(run, model, steps,
+                optimizer_of(model, made(), clip, run.get_megatron_optimizer),
+                reads)
     if reads:
         got = got[0], {}
     else:
@@ -314,23 +339,29 @@ def run_case(layout, settings, ddp, case, wants):
     return compare(name, got, want, tolerance)
 
 
-def by_megatron(layout, chunks, settings, made, steps):
+def by_megatron(layout, chunks, settings, made, steps, clip=0.0):
     """Runs megatron-core's own function, with this many chunks on a rank."""
     ranks = layout["pipeline"]
     model = Model(loop(ranks, chunks * ranks), made(), **settings)
     losses, tensors = train(get_forward_backward_func(), model, steps,
-                              optimizer_of(model, made()))
+                              optimizer_of(model, made(), clip))
     return losses, _merged(tensors)
 
 
-def optimizer_of(model, ddp):
-    if not ddp or not ddp.use_distributed_optimizer:
+def optimizer_of(model, ddp, clip=0.0, make=get_megatron_optimizer):
+    """Makes AdamW, or to clip gradients SGD: AdamW divides rounding errors of
+    gradients that are almost 0 by their size."""
+    if not ddp:
         return None
-    return get_megatron_optimizer(
-        OptimizerConfig(optimizer="adam", lr=0.01, use_distributed_optimizer=True,
-                        bf16=False, params_dtype=torch.float32,
-                        clip_grad=0.0),
+    made = make(
+        OptimizerConfig(optimizer="sgd" if clip else "adam",
+                        lr=1.0 if clip else 0.01, bf16=False,
+                        use_distributed_optimizer=ddp.use_distributed_optimizer,
+                        params_dtype=torch.float32, clip_grad=clip),
         model.chunks, use_gloo_process_groups=False)
+    for group in made.param_groups:  # as Megatron's scheduler does
+        group["weight_decay"] = 0.1 * group["wd_mult"]
+    return made
 
 
 def run_groups(ranks, groups):

@@ -42,6 +42,18 @@ RECOMPUTED = {"calculate_per_token_loss": True, "recompute_granularity": "full",
 SHARDED = {"use_distributed_optimizer": True, "overlap_grad_reduce": True,
            "overlap_param_gather": True}
 ALIGNED = SHARDED | {"align_param_gather": True}
+IN_FP32 = {"grad_reduce_in_fp32": True}
+
+
+def elastic(gradients, parameters, dequeue=(4, 4), **options):
+    """Returns a case of an elastic pipeline. Groups that are scattered early
+    have another order of sums than Megatron's optimizer."""
+    return ("elastic", "joint", "elastic", {"elastic": {
+        "gradients": gradients, "parameters": parameters, "dequeue": dequeue},
+        "steps": 2, **options})
+
+
+EARLY = {"clip": 0.4, "tolerance": 1e-6}
 
 
 def compare(ranks, groups):
@@ -72,7 +84,29 @@ def four_ranks_equal_megatron():
             ("ud", "split", "zb-h1", {})]),
         ({"pipeline": 2, "expert": 2}, EXPERTS, SHARDED, [
             ("wave", "split", "zb-v", {"steps": 2})]),
+        ({"pipeline": 2}, {}, IN_FP32, [elastic(0.75, 0.5, **EARLY)]),
     ])
+
+
+@long_test
+def elastic_plans_on_four_ranks_equal_megatron():
+    compare(4, [
+        ({"pipeline": 2}, {}, IN_FP32, [
+            elastic(0, 0), elastic(1, 1, dequeue=(8,)),
+            elastic(1, 1, **EARLY), elastic(0.75, 0, inject="", **EARLY)]),
+        ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, IN_FP32, [
+            elastic(0.75, 0.5, **EARLY)]),
+        ({"pipeline": 2}, EXPERTS | RECOMPUTED, IN_FP32, [
+            elastic(0.75, 0.5, **EARLY)]),
+    ])
+
+
+@long_test
+def elastic_plans_on_eight_ranks_equal_megatron():
+    compare(8, [
+        ({"pipeline": 4}, {}, IN_FP32, [elastic(0.75, 0.5, **EARLY)]),
+        ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, IN_FP32, [
+            elastic(0.75, 0.5, **EARLY)])])
 
 
 def methods_of(placement):
@@ -224,8 +258,9 @@ def errors_job(rank):
         collect(lambda: ForwardBackward(
             text, schedule="1f1b", adapt=True, schedule_at={1: "zb-h1"})(
                 num_microbatches=8, **given))
+        collect(lambda: ForwardBackward(torch_runs.elastic(2, 0.5, 0, chunks=1))(
+            num_microbatches=8, **given))
     collect(lambda: Layout("Et|tL", (0, 1, 1, 0)))
-    collect(lambda: ForwardBackward(torch_runs.elastic(2, 0.5, 0)))
     plain = types.SimpleNamespace(recompute_granularity=None,
                                   use_distributed_optimizer=False)
     full = types.SimpleNamespace(recompute_granularity="full",
@@ -251,12 +286,124 @@ def wrong_uses_are_reported():
             "extra: the schedule has separate weight gradients, and Transformer",
             "extra: the schedule has separate weight gradients, and Transformer",
             "schedule_at: a run with adapt chooses",
-            "layout: has 2 chunks; the plan has 4", ": elastic: Megatron-LM shards",
+            "shards its parameters; wrap the chunks in the class `data_parallel`",
+            "layout: has 2 chunks; the plan has 4",
             "zero is 1, but the job lacks --use-distributed-optimizer",
             "recompute is 'full', but the job lacks --recompute-granularity full",
             "recompute is 'modules', but the job lacks --recompute-granularity sel",
             "zero is 3; longhaul.megatron", "offload: longhaul.megatron"), strict=True):
         check(part in line, f"{line!r} lacks {part!r}")
+
+
+def sharded_job(rank):
+    """Trains two replicas of one device, whose parameters are sharded; returns the
+    messages of wrong uses, and the results of checks."""
+    from longhaul.megatron import ForwardBackward
+    from longhaul.megatron._recomputation import (
+        check_operations, recompute_operations)
+    from longhaul.torch._orders import Demands
+
+    def reason(call):
+        try:
+            call()
+        except longhaul.Error as error:
+            return str(error)
+        return "no error"
+
+    def demands(*operations):
+        return Demands(2, None, "operations", {n: (1,) for n in operations}, 0.0, 1,
+                       False)
+
+    megatron_runs.use_cpu()
+    errors, right = [], {}
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 1})
+        run = ForwardBackward(torch_runs.elastic(1, 0.75, 0.5, chunks=1),
+                              schedule="elastic")
+        settings = megatron_runs.DistributedDataParallelConfig()
+        model = megatron_runs.Model((0,), settings, run.data_parallel)
+        chunk, = model.chunks
+        layers = chunk.module.decoder.layers
+        losses = megatron_runs.train(run, model, 1)[0]
+        errors.append(reason(lambda: layers[0].mlp.linear_fc1.state_dict()))
+        run.gather()
+        kept = {name: tensor.clone() for name, tensor in chunk.state_dict().items()
+                if isinstance(tensor, torch.Tensor)}
+        calls = []
+        for layer in layers:
+            for name in ("input_layernorm", "pre_mlp_layernorm"):
+                getattr(layer, name).register_forward_hook(
+                    lambda *_, name=name, layer=layer: calls.append(
+                        (layer.layer_number, name)))
+        before = model.tensors(lambda p: p)
+        again = megatron_runs.train(run, model, 1)[0]
+        n = {key: calls.count(key) for key in calls}
+        right["without an optimizer"] = again == losses
+        recompute_operations(chunk, demands("mlp norm", "attention"), 0)
+        calls.clear()
+        again = megatron_runs.train(run, model, 1)[0]
+        right["recomputed"] = again == losses and all(
+            calls.count(key) == (2 if key == (1, "pre_mlp_layernorm") else 1) * k
+            for key, k in n.items()) and len(n) == 4
+        right["attention"] = [
+            layer.self_attention.checkpoint_core_attention for layer in layers
+        ] == [True, False]
+        for value in (rank + 1.0, 3.0):  # of this replica; of all
+            for p in chunk.module.parameters():
+                p.data.fill_(value)
+            if value == 3:
+                chunk.load_state_dict(dict(chunk.module.state_dict()))
+            else:
+                chunk.broadcast_params()
+            for p in chunk.module.parameters():
+                p.data.zero_()
+            run.gather()
+            right[f"copied {value}"] = all(
+                (p == (3 if value == 3 else 1)).all()
+                for p in chunk.module.parameters())
+        chunk.load_state_dict(kept, strict=False)
+        run.gather()
+        right["loaded"] = all(torch.equal(p, before[name]) for name, p in
+                              model.tensors(lambda p: p).items())
+        optimizer = megatron_runs.optimizer_of(
+            model, settings, make=run.get_megatron_optimizer)
+        errors.append(reason(optimizer.state_dict))
+        settings.use_distributed_optimizer = True
+        errors.append(reason(lambda: megatron_runs.optimizer_of(
+            model, settings, make=run.get_megatron_optimizer)))
+        errors.append(reason(lambda: run.data_parallel(
+            model.config, settings, chunk.module)))
+        settings.use_distributed_optimizer = False
+        next(chunk.module.parameters()).shared_embedding = True
+        errors.append(reason(lambda: run.data_parallel(
+            model.config, settings, chunk.module)))
+        run.close()
+        errors.append(reason(lambda: check_operations(types.SimpleNamespace(
+            demands=demands("mlp norm", "up"), name="p"))))
+        random = megatron_runs.tensor_parallel.random
+        installed = random.fp8_autocast
+        del random.fp8_autocast
+        errors.append(reason(lambda: recompute_operations(
+            chunk, demands("mlp norm"), 0)))
+        random.fp8_autocast = installed
+        layers[0].pre_mlp_layernorm = megatron_runs.IdentityOp()
+        errors.append(reason(lambda: recompute_operations(
+            chunk, demands("mlp norm"), 0)))
+    return errors, right
+
+
+@test
+def sharded_models_are_saved_and_recompute_norms():
+    for errors, right in torch_runs.on_ranks(2, sharded_job):
+        check(len(right) == 6 and all(right.values()), f"{right}")
+        for line, part in zip(errors, (
+                "model: its parameters are sharded; call gather()",
+                "optimizer: Megatron's checkpoints do not store",
+                "--use-distributed-optimizer", "--use-distributed-optimizer",
+                "embedding.word_embeddings.weight: an elastic plan shards no embed",
+                "p: elastic.recomputed: 'up'", "'mlp norm': megatron-core's recomp",
+                "'mlp norm': the layers have no separate one"), strict=True):
+            check(part in line, f"{line!r} lacks {part!r}")
 
 
 def program_job(rank, folder):
@@ -321,6 +468,35 @@ def the_readme_s_commands_train():
         got = re.findall(r"^iteration \d: loss .*", done.stdout, re.M)
         check(done.returncode == 0 and got == losses,
               f"{script}{done.stdout}{done.stderr[-3000:]}")
+
+
+@long_test
+def a_program_trains_an_elastic_pipeline():
+    """Runs the example as it is; losses are those of Megatron-LM's 1F1B."""
+    (WORK / "elastic.yaml").write_text(torch_runs.elastic(2, 0.75, 0.5))
+    arguments = (
+        "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --kv-channels 16 "
+        "--ffn-hidden-size 128 --swiglu --normalization RMSNorm --norm-epsilon 1e-05 "
+        "--disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 256 "
+        "--seq-length 32 --max-position-embeddings 32 --tensor-model-parallel-size 1 "
+        "--context-parallel-size 1 --pipeline-model-parallel-size 2 "
+        "--micro-batch-size 1 --global-batch-size 16 --train-iters 3 "
+        "--pipeline-model-parallel-layout ").split()
+    program = str(ROOT / "examples/megatron/train.py")
+    got = []
+    for words in (
+            [program, *arguments, "Et*4|t*4L", "--use-distributed-optimizer"],
+            ["-m", "longhaul.megatron", "--plan", "elastic.yaml", "--schedule",
+             "elastic", program, *arguments, "Et*2|t*2|t*2|t*2L"]):
+        with harness.reserved_port() as port:
+            done = subprocess.run(
+                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node",
+                 "4", "--master-port", str(port), *words], cwd=WORK, text=True,
+                check=False, capture_output=True, timeout=harness.HANGS,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+        got.append(re.findall(r"^iteration \d: loss .*", done.stdout, re.M))
+        check(done.returncode == 0 and len(got[-1]) == 3, done.stderr[-3000:])
+    check(got[0] == got[1], f"{got}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import runpy
 import sys
 from typing import Any
 
+import megatron.core.distributed
+import megatron.core.optimizer
 import megatron.core.pipeline_parallel
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
@@ -34,6 +36,11 @@ def install(run: ForwardBackward) -> None:
 
     for module in (schedules, megatron.core.pipeline_parallel):
         module.get_forward_backward_func = get_forward_backward_func
+    if run.is_elastic:
+        megatron.core.distributed.DistributedDataParallel = run.data_parallel
+        megatron.core.optimizer.get_megatron_optimizer = (
+            run.get_megatron_optimizer
+        )
     ranks = max(run.places) + 1
     if run.places != tuple(k % ranks for k in range(len(run.places))):
         _place(run.places)

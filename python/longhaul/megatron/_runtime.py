@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel
+from megatron.core.optimizer import get_megatron_optimizer
 from megatron.core.pipeline_parallel import schedules
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.utils import get_attr_wrapped_model, get_model_config
@@ -17,6 +19,8 @@ from torch.utils import _pytree
 from .._errors import InvalidError, UnsupportedError
 from ..torch import PipelineRuntime
 from ..torch._orders import Course, Demands, Order
+from ._recomputation import check_operations, recompute_operations
+from ._sharding import get_sharded_optimizer, sharded_class
 from ._stages import Iteration, Stage
 from ._weights import check_layers
 
@@ -43,6 +47,13 @@ class _Runtime(PipelineRuntime):
         super().__init__(
             what, stages, scale_grads=False, own_activations=True, **options
         )
+        if self.sharding is None:
+            return
+        demands = self._course.demands
+        for stage in self._stages:
+            self.sharding.scale = stage.submod.scale
+            if demands is not None:
+                recompute_operations(stage.submod, demands, stage.stage_index)
 
     def _check(self, order: Order) -> None:
         row = order.passes[self._device]
@@ -83,6 +94,9 @@ class _Runtime(PipelineRuntime):
     def run(self, iteration: Iteration) -> None:
         self._has_backward = not iteration.forward_only
         self.step()
+        for stage in self._stages if self.sharding is not None else ():
+            # The optimizer changes the parts next.
+            stage.submod.is_gathered = iteration.forward_only
 
 
 def _groups() -> ProcessGroupCollection:
@@ -114,6 +128,11 @@ class ForwardBackward:
     Attributes:
         runtime: the `longhaul.torch.PipelineRuntime` that runs the passes, from
             the first call on.
+        data_parallel: the class that wraps chunks: Megatron's
+            DistributedDataParallel; for elastic plans another one, with the
+            same arguments, which shards them.
+        get_megatron_optimizer: Megatron's function, or for elastic plans
+            another one with the same arguments.
     """
 
     def __init__(self, what: Any, **options: Any) -> None:
@@ -128,17 +147,18 @@ class ForwardBackward:
             longhaul.Error: the plan cannot be read.
         """
         course = Course(what)
-        if course.has_operations or course.is_elastic:
-            raise UnsupportedError(
-                f"{course.name}: elastic: Megatron-LM shards no parameters "
-                "group by group, and recomputes no single operations; plan "
-                "with another layout.schedule, or run it by "
-                "longhaul.torch.PipelineRuntime"
-            )
+        self.is_elastic = course.has_operations or course.is_elastic
+        self.data_parallel: type = DistributedDataParallel
+        self.get_megatron_optimizer: Any = get_megatron_optimizer
+        if self.is_elastic:
+            check_operations(course)
+            self.data_parallel = sharded_class(course)
+            self.get_megatron_optimizer = get_sharded_optimizer
         self.places = course.places
         self._name, self._demands = course.name, course.demands
         self._what, self._options = what, options
         self.runtime: _Runtime | None = None
+        self._models: list[Any] = []
 
     def __call__(
         self,
@@ -243,12 +263,30 @@ class ForwardBackward:
             for module in models:
                 _reject_tied_embedding(module)
         virtual = len(own) > 1
-        device = next(models[0].parameters()).device
+        options = self._options
+        if self.is_elastic:
+            if not all(isinstance(one, self.data_parallel) for one in models):
+                raise InvalidError(
+                    f"model: {self._name} shards its parameters; wrap the "
+                    "chunks in the class `data_parallel` of the "
+                    "longhaul.megatron.ForwardBackward, in place of Megatron's "
+                    "DistributedDataParallel"
+                )
+            options = options | {"replicas": models[0].group}
+        inner = getattr(models[0], "module", models[0])
+        device = next(inner.parameters()).device
         stages = [
             Stage(module, k, v if virtual else None, self.places, device, group)
             for v, (k, module) in enumerate(zip(own, models, strict=True))
         ]
-        return _Runtime(self._what, stages, **self._options)
+        self._models = models
+        return _Runtime(self._what, stages, **options)
+
+    def gather(self) -> None:
+        """Gathers the parameters of this rank's chunks, if the plan shards
+        them, before a program reads them. Collective; between iterations."""
+        for module in self._models if self.is_elastic else ():
+            module.gather()
 
     def _run(
         self, runtime: _Runtime, iteration: Iteration, data: list[Any]
@@ -347,7 +385,7 @@ def check_demands(
         missing = "zero is 1", "--use-distributed-optimizer"
     granularity = getattr(config, "recompute_granularity", None)
     wanted = demands.recompute
-    if wanted != "none":
+    if wanted not in ("none", "operations"):
         wanted = "full" if wanted == "full" else "selective"
         if granularity != wanted:
             option = f"--recompute-granularity {wanted}"

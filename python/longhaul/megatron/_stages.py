@@ -19,6 +19,7 @@ import torch.distributed as dist
 from megatron.core.pipeline_parallel import schedules
 from megatron.core.utils import get_model_type
 
+from ._sharding import ShardedDataParallel
 from ._weights import WeightGradients
 
 
@@ -75,6 +76,8 @@ class Stage:
             for other in (chunk - 1, chunk + 1)
             if 0 <= other < len(places) and places[other] != self.group_rank
         }
+        if isinstance(module, ShardedDataParallel):
+            self.parts = module.parts
         self._weights: WeightGradients | None = None
         self._iteration: Iteration | None = None
         self._data: Any = None

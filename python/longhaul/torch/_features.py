@@ -20,7 +20,7 @@ from .._errors import InvalidError, UnsupportedError
 from ._activations import Offload, recompute
 from ._modules import stack_of
 from ._orders import Course, Demands
-from ._sharding import Sharding
+from ._sharding import Sharding, parts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,12 +122,17 @@ class Features:
                     "replicas: a stage's module is wrapped in fully_shard or "
                     "DistributedDataParallel; leave one of both out"
                 )
-        chunks = {stage.stage_index: stage.submod for stage in stages}
+        parts = {
+            stage.stage_index: stage.parts
+            if hasattr(stage, "parts")  # the stage has split its parameters
+            else parts_of(course.pipeline, stage.submod, self.replicas)
+            for stage in stages
+        }
         scale = 1.0
         if makes_means:
             n = dist.get_world_size(self.replicas)
             scale /= course.n_microbatches * n
-        return Sharding(course.pipeline, chunks, self.replicas, scale)
+        return Sharding(parts, scale)
 
     def _layers(self, stage: PipelineStage) -> list[nn.Module]:
         return list((self.layers or stack_of)(stage.submod))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -276,7 +276,10 @@ class Part:
         level: int,
         named: list[tuple[str, torch.nn.Parameter]],
         group: Any,
+        grad_type: torch.dtype | None = None,
     ) -> None:
+        """Makes a part of named parameters; `grad_type`: data type of the
+        gradients, None: that of the parameters."""
         self.level = level
         self._group = group
         self._n = dist.get_world_size(group)
@@ -295,7 +298,7 @@ class Part:
             p.data = self._flat[at : at + p.numel()].view(p.shape)
             at += p.numel()
         self.shard = self._matrix(self._flat)[self._rank].clone()
-        self.gradient = torch.zeros_like(self.shard)
+        self.gradient = torch.zeros_like(self.shard, dtype=grad_type)
         self.shards = dict(self._pieces())
         # The buffer to which passes add, and those that wait for a scatter.
         self._filling: torch.Tensor | None = None
@@ -305,14 +308,16 @@ class Part:
         return flat.view(self._n, self._columns)
 
     def _pieces(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """Yields the parts of parameters in this replica's row."""
+        """Yields the parts of parameters in this replica's row. A part of a
+        matrix has one row: optimizers decay matrices, and no vectors."""
         begin = self._rank * self._columns
-        for (name, _), (a, b) in zip(self._named, self._ranges, strict=True):
+        for (name, p), (a, b) in zip(self._named, self._ranges, strict=True):
             low = max(a - begin, 0)
             high = min(b - begin, self._columns)
             if low < high:
-                piece = torch.nn.Parameter(self.shard[low:high])
-                piece.grad = self.gradient[low:high]
+                shape = (-1,) if p.dim() < 2 else (1, -1)
+                piece = torch.nn.Parameter(self.shard[low:high].view(shape))
+                self._set_gradient(piece, self.gradient[low:high].view(shape))
                 yield name, piece
 
     def restore(self) -> None:
@@ -322,7 +327,18 @@ class Part:
             piece = self.shards.get(name)
             if piece is not None:
                 low = max(a - begin, 0)
-                piece.grad = self.gradient[low : low + piece.numel()]
+                gradient = self.gradient[low : low + piece.numel()]
+                self._set_gradient(piece, gradient.view(piece.shape))
+
+    def take(self) -> None:
+        """Copies this replica's row from the gathered parameters."""
+        self.shard.copy_(self._matrix(self._flat)[self._rank])
+
+    def _set_gradient(
+        self, p: torch.nn.Parameter, gradient: torch.Tensor | None
+    ) -> None:
+        """Sets the tensor to which backward passes add, or None."""
+        p.grad = gradient
 
     @property
     def is_whole(self) -> bool:
@@ -351,17 +367,17 @@ class Part:
 
     def open(self) -> None:
         """Lets backward passes add to an empty gradient buffer."""
-        buffer = self.shard.new_zeros(self._n * self._columns)
+        buffer = self.gradient.new_zeros(self._n * self._columns)
         self._filling = buffer
         for (_, p), (a, b) in zip(self._named, self._ranges, strict=True):
-            p.grad = buffer[a:b].view(p.shape)
+            self._set_gradient(p, buffer[a:b].view(p.shape))
 
     def close(self) -> None:
         assert self._filling is not None
         self._full.append(self._filling)
         self._filling = None
         for _, p in self._named:
-            p.grad = None
+            self._set_gradient(p, None)
 
     def _range(self, bucket: int, n: int) -> slice:
         return slice(
@@ -425,25 +441,17 @@ class Sharding:
     """A rank's sharded chunks, and their collectives in flight.
 
     Attributes:
+        scale: factor of the gradients' sums.
         exposed_ns: time that the host waited for collectives in the last step;
             with NCCL only for those on emulated links.
         peak_bytes: maximum of the gathered parameters and unsharded gradients
             in the last step.
     """
 
-    def __init__(
-        self,
-        pipeline: Any,
-        chunks: dict[int, torch.nn.Module],
-        group: Any,
-        scale: float,
-    ) -> None:
-        self._scale = scale  # of the gradients' sums
-        scattered, gathered = shares(pipeline)
-        self.parts = {
-            chunk: _parts(module, scattered, gathered, group)
-            for chunk, module in chunks.items()
-        }
+    def __init__(self, parts: dict[int, list[Part]], scale: float) -> None:
+        """Makes the sharding of chunks from the parts of each of them."""
+        self.scale = scale
+        self.parts = parts
         self.link: Link | None = None
         self.exposed_ns = 0
         self.peak_bytes = 0
@@ -512,10 +520,10 @@ class Sharding:
         """Completes the step: this replica's gradients are final."""
         for one in list(self._flying):
             self._wait(one)
-        if self._scale != 1:
+        if self.scale != 1:
             for parts in self.parts.values():
                 for part in parts:
-                    part.gradient *= self._scale
+                    part.gradient *= self.scale
 
     def _parts_of(self, key: Key) -> list[Part]:
         return self.parts[key[0] if key[0] >= 0 else -1 - key[0]]
@@ -558,11 +566,16 @@ class Sharding:
         self.exposed_ns += host_ns() - begin
 
 
-def _parts(
-    module: torch.nn.Module, scattered: float, gathered: float, group: Any
+def parts_of(
+    pipeline: Any,
+    module: torch.nn.Module,
+    group: Any,
+    make: Callable[..., Part] = Part,
 ) -> list[Part]:
     """Splits a chunk's parameters by level: its first ones, as many as
-    approximate the shares best, are sharded."""
+    approximate the pipeline's shares best, are sharded. `make` has the
+    arguments of `Part`."""
+    scattered, gathered = shares(pipeline)
     named = [
         (name, p) for name, p in module.named_parameters() if p.requires_grad
     ]
@@ -581,7 +594,7 @@ def _parts(
         level = 3 if i < n3 else 2 if i < n2 else 1
         found.setdefault((level, p.dtype), []).append((name, p))
     return [
-        Part(level, those, group)
+        make(level, those, group)
         for (level, _), those in sorted(
             found.items(), key=lambda item: (-item[0][0], str(item[0][1]))
         )
