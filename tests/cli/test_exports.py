@@ -8,16 +8,15 @@ from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
                      test, write)
 from input_files import SITES, loaded, pipeline, plan
 
-ELASTIC = (ROOT / "examples/llama3-70b-elastic.yaml").read_text()
+ELASTIC = (ROOT / "examples/llama3-70b-elastic.yaml").read_text().replace(
+    "outermost: data", "outermost: data, schedule: elastic, chunks_per_device: 2")
 # Plan quality does not matter here, so the effort is low.
 SOON = ["--no-optimal", "--search", "even"]
 
 
 @makes("elastic.json")
 def elastic():
-    write("elastic.yaml", ELASTIC.replace(
-        "outermost: data", "outermost: data, schedule: elastic, "
-        "chunks_per_device: 2"))
+    write("elastic.yaml", ELASTIC)
     case("an elastic plan", ["plan", "elastic.yaml", *SOON, "-o",
                              "elastic.json", "--show", "schedules"],
          out=r"schedule +elastic, .*Schedules on this layout", err=ANY)
@@ -51,9 +50,32 @@ def unsupported_schedules_are_not_exported():
          err=r"Megatron-LM cannot recompute only .*; use longhaul plan --for "
              r"megatron to search only supported plans")
     elastic()
-    for target in ("megatron", "torchtitan"):
+    for target in ("megatron-bridge", "torchtitan"):
         case(f"groups in {target}", ["export", "elastic.json", "--to", target],
              1, err=r"does not support schedule 'elastic'")
+
+
+@test
+def megatron_gets_elastic_plans_without_its_own_sharding():
+    elastic()
+    text = case("groups in Megatron", ["export", "elastic.json", "--to",
+                                       "megatron"], out=ANY).stdout
+    check("\n# Passes: run by python -m longhaul.megatron --plan" in text and
+          "\n# Sharding: by longhaul.megatron" in text and
+          "--use-distributed-optimizer" not in text, text)
+    for name, old, new, why in (
+            ("tied", "model: llama3-70b", "model: {name: tied, layers: 80, hidden: "
+             "8192, heads: 64, kv_heads: 8, ffn: 28672, vocab: 128256, "
+             "tied_embeddings: true}", "shards no tied embedding"),
+            ("context", "tensor: 8", "tensor: 4, context: 2",
+             "over context or expert parallelism"),
+            ("operations", "gpu: h100-sxm", "gpu: {name: lab, tflops: 990, "
+             "memory_gib: 64, memory_gbps: 3350, efficiency: 0.5}",
+             "recomputes no operation 'activation' of single layers")):
+        write(f"{name}.yaml", ELASTIC.replace(old, new))
+        case(f"a plan, {name}", ["plan", f"{name}.yaml", *SOON, "-o",
+                                 f"{name}.json"], out=r"schedule +elastic", err=ANY)
+        case(name, ["export", f"{name}.json", "--to", "megatron"], 1, err=why)
 
 
 @test

@@ -77,7 +77,7 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->best.recompute) {
     case LH_RECOMPUTE_NONE:
-    case LH_RECOMPUTE_OPERATIONS: /* elastic plans only: unsupported here */
+    case LH_RECOMPUTE_OPERATIONS: /* elastic: longhaul.megatron does it */
         break;
     case LH_RECOMPUTE_SELECTIVE:
         put_recompute_modules(out, plan->job);
@@ -153,6 +153,11 @@ static void put_sharding(lhi_text *out, const lh_plan *plan)
 {
     uint32_t groups =
         lhi_state_groups(plan->job, &plan->best.layout, plan->best.zero);
+    if (plan->best.elastic) { /* no option: longhaul.megatron shards */
+        lhi_text_puts(out, "# Sharding: by longhaul.megatron, in place of "
+                           "Megatron-LM's distributed optimizer\n");
+        return;
+    }
     switch (plan->best.zero) {
     case 0:
         if (plan->best.layout.chunks_per_device > 1)
@@ -278,7 +283,7 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
 bool lhi_megatron_needs_runtime(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
-    return l->pipeline > 1 && strcmp(l->schedule, "elastic") != 0 &&
+    return l->pipeline > 1 &&
            !lhi_target_runs_passes(LH_TARGET_MEGATRON, &plan->best);
 }
 
@@ -286,6 +291,43 @@ bool lhi_megatron_needs_runtime(const lh_plan *plan)
 static lh_status fail_runtime(lh_error *err, const char *why)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "longhaul.megatron %s", why);
+}
+
+/* Tests whether Megatron-LM can recompute an operation in each layer
+ * separately. */
+static bool is_recomputable(const char *operation)
+{
+    return strcmp(operation, "attention norm") == 0 ||
+           strcmp(operation, "attention") == 0 ||
+           strcmp(operation, "mlp norm") == 0;
+}
+
+/* Checks that longhaul.megatron can shard and recompute as elastic plan `plan`
+ * of a job. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+static lh_status check_elastic(const lh_plan *plan, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    const lh_plan_elastic *e = plan->best.elastic;
+    if (l->context > 1 || l->expert > 1)
+        return fail_runtime(err,
+                            "shards no parameters of an elastic plan over "
+                            "context or expert parallelism; use "
+                            "layout.context: 1 and layout.expert: 1");
+    if (l->sharding != LH_SHARDING_FULL)
+        return fail_runtime(err, "shards an elastic plan over all replicas; "
+                                 "use layout.sharding: full");
+    if (plan->job->model->tied_embeddings)
+        return fail_runtime(err, "shards no tied embedding of an elastic plan; "
+                                 "use another layout.schedule, or "
+                                 "tied_embeddings: false");
+    for (uint32_t i = 0; i < e->n_recomputed; i++)
+        if (!is_recomputable(e->recomputed[i].operation))
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "longhaul.megatron recomputes no operation '%.40s' "
+                            "of single layers; plan for more GPUs or smaller "
+                            "microbatches, or use another layout.schedule",
+                            e->recomputed[i].operation);
+    return LH_OK;
 }
 
 /* Checks that longhaul.megatron can run a plan's passes in Megatron-LM.
@@ -307,7 +349,7 @@ static lh_status check_runtime(const lh_plan *plan, lh_error *err)
                             "shares no embedding between two chunks of a "
                             "rank; use a layout.schedule for one chunk per "
                             "device, or tied_embeddings: false");
-    return LH_OK;
+    return plan->best.elastic ? check_elastic(plan, err) : LH_OK;
 }
 
 /* Checks that Megatron-LM can run a plan, with longhaul.megatron if it lacks
