@@ -406,6 +406,48 @@ def sharded_models_are_saved_and_recompute_norms():
             check(part in line, f"{line!r} lacks {part!r}")
 
 
+def timed_job(rank, texts):
+    """Runs elastic pipelines of one device with two replicas, over emulated links in
+    virtual time: a forward takes 2 ms, a backward 4 ms. Returns the seconds of a
+    step, and those that it waited for collectives, of each pipeline."""
+    from longhaul.megatron import ForwardBackward
+
+    megatron_runs.use_cpu()
+    clock = torch_runs.VirtualTime(rank)
+    times = []
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 1})
+        for text in texts:
+            run = ForwardBackward(text, schedule="elastic", inject="")
+            model = megatron_runs.Model(
+                (0,), megatron_runs.DistributedDataParallelConfig(),
+                run.data_parallel)
+            for chunk in model.chunks:
+                chunk.register_forward_hook(
+                    lambda _, __, y: (clock.sleep(0.002),
+                                      torch_runs.Slept.apply(y, clock.sleep))[1])
+            megatron_runs.train(run, model, 2)
+            times.append((run.runtime.step_s,
+                          run.runtime.sharding.exposed_ns * 1e-9))
+            run.close()
+    return times
+
+
+@long_test
+def collectives_take_the_predicted_time():
+    texts = [torch_runs.elastic(1, gradients, parameters, transfer=transfer, chunks=1)
+             for gradients, parameters, transfer in
+             ((0.5, 0, 6), (1, 1, 18), (0.75, 0.5, 30))]
+    for text, (step_s, exposed_s) in zip(
+            texts, torch_runs.on_ranks(2, timed_job, texts)[0], strict=True):
+        whole = longhaul.simulate(text, "elastic").makespan_s
+        passes = 8 * 0.006
+        check(whole > passes and abs(step_s - whole) < 1e-4 and
+              abs(exposed_s - (whole - passes)) < 1e-4,
+              f"{step_s} s, {exposed_s} s exposed; predicted: {whole} s, "
+              f"{whole - passes} s")
+
+
 def program_job(rank, folder):
     from longhaul.megatron._program import main
 

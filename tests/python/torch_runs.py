@@ -340,7 +340,9 @@ def elastic(devices, gradients, parameters, enqueue=(4, 4), dequeue=(4, 4),
         f"parameters: {parameters}, buckets: {{{', '.join(buckets)}}}}}\n")
 
 
-class _Slept(torch.autograd.Function):
+class Slept(torch.autograd.Function):
+    """Sleeps 4 ms in the backward pass."""
+
     @staticmethod
     def forward(context, x, sleep):
         context.sleep = sleep
@@ -371,7 +373,7 @@ def sharded_job(rank, cases, devices, virtual=False):
         stages = stages_of(text, device, lines[replica])
         for stage in stages if virtual else ():
             stage.submod.register_forward_hook(
-                lambda _, __, y: (clock.sleep(0.002), _Slept.apply(y, clock.sleep))[1])
+                lambda _, __, y: (clock.sleep(0.002), Slept.apply(y, clock.sleep))[1])
         runtime = PipelineRuntime(
             text, stages, schedule=schedule, loss_fn=loss_of,
             scale_grads=False, replicas=copies[device], **more)
