@@ -307,9 +307,9 @@ def run_case(layout, settings, ddp, case, wants):
     clip = options.pop("clip", 0.0)
     tolerance = options.pop("tolerance", 0.0)
     if placement == "elastic":
-        text = options.pop("elastic")  # arguments, or a plan's text
-        if isinstance(text, dict):
-            text = torch_runs.elastic(layout["pipeline"], **text)
+        text = torch_runs.elastic(layout["pipeline"], **options.pop("elastic"))
+    elif placement == "plan":
+        text = options.pop("text")
     else:
         text = torch_runs.pipeline(layout["pipeline"], placement, MICROBATCHES,
                                    backward, latency=options.pop("latency", 0))
@@ -319,7 +319,10 @@ def run_case(layout, settings, ddp, case, wants):
     if (steps, clip) not in wants:
         wants[steps, clip] = by_megatron(layout, 1, settings, made, steps, clip)
     want = wants[steps, clip]
-    name = f"{layout} {settings} {ddp} {case}"
+    name = f"{layout} {settings} {ddp} {str(case)[:200]}"
+    stored = options.pop("offloads", None)
+    if stored is not None:
+        count_offloads(stored)
     if schedule == "megatron":  # its own interleaved 1F1B
         return compare(name, by_megatron(layout, 2, settings, made, steps), want)
     run = ForwardBackward(text, schedule=schedule, **options)
@@ -334,9 +337,23 @@ def run_case(layout, settings, ddp, case, wants):
         passes = len(run.runtime._order.passes[run.runtime._device])
         assert timed == passes, f"{case}: {timed} times of {passes} passes"
     run.close()
+    assert stored is None or stored, f"{case}: nothing is offloaded"
     if parallel_state.get_pipeline_model_parallel_rank() == max(where):
         assert all(got[0]), f"{case}: the last rank has no losses"
     return compare(name, got, want, tolerance)
+
+
+def count_offloads(counts):
+    """Appends the bytes of each tensor that is offloaded from now on."""
+    from longhaul.torch import _activations
+
+    store = _activations.Offload._store
+
+    def counted(self, x):
+        counts.append(x.numel() * x.element_size())
+        return store(self, x)
+
+    _activations.Offload._store = counted
 
 
 def by_megatron(layout, chunks, settings, made, steps, clip=0.0):

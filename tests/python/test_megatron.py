@@ -8,6 +8,7 @@ Needs torch and megatron-core ($LONGHAUL_TORCH names a Python that has them) and
 longhaul installed by pip, for the same Python or for that which $LONGHAUL_PYTHON names.
 """
 import dataclasses
+import json
 import logging
 import os
 import pathlib
@@ -107,6 +108,29 @@ def elastic_plans_on_eight_ranks_equal_megatron():
         ({"pipeline": 4}, {}, IN_FP32, [elastic(0.75, 0.5, **EARLY)]),
         ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, IN_FP32, [
             elastic(0.75, 0.5, **EARLY)])])
+
+
+OFFLOADED = """longhaul: job/1
+model: {name: small, layers: 8, hidden: 4096, heads: 32, ffn: 14336, vocab: 32000}
+training: {global_batch: 16, sequence: 16384, zero: 1, offload: 0.5, recompute: none}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 1, gbps: 100}]
+layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1, outermost: data,
+         schedule: 1f1b}
+"""
+
+
+@long_test
+def offloaded_activations_change_no_bit():
+    text = json.dumps(longhaul.plan(OFFLOADED, optimal=False, threads=1,
+                                    progress=False).to_dict())
+    compare(4, [({"pipeline": 2}, {}, SHARDED, [
+        ("plan", "joint", None, {"text": text, "steps": 2, "offloads": []})])])
 
 
 def methods_of(placement):
@@ -271,7 +295,8 @@ def errors_job(rank):
                     {"offload": 0.5}):
         wanted = dataclasses.replace(demands, **changes)
         ddp = full if changes else plain
-        collect(lambda: check_demands("p", wanted, plain, ddp))
+        config = full if "offload" in changes else plain
+        collect(lambda: check_demands("p", wanted, config, ddp))
     return made
 
 
@@ -291,7 +316,8 @@ def wrong_uses_are_reported():
             "zero is 1, but the job lacks --use-distributed-optimizer",
             "recompute is 'full', but the job lacks --recompute-granularity full",
             "recompute is 'modules', but the job lacks --recompute-granularity sel",
-            "zero is 3; longhaul.megatron", "offload: longhaul.megatron"), strict=True):
+            "zero is 3; longhaul.megatron", "offload: the activations of layers"),
+            strict=True):
         check(part in line, f"{line!r} lacks {part!r}")
 
 

@@ -22,6 +22,11 @@ _SWITCHES = {
 }
 
 
+def layers_of(chunk: Any) -> list[Any]:
+    """Returns the transformer layers of a chunk of the model, in order."""
+    return [m for m in chunk.modules() if isinstance(m, TransformerLayer)]
+
+
 def check_operations(course: Course) -> None:
     """Raises if a plan recomputes operations that Megatron-LM does not."""
     demands = course.demands
@@ -42,7 +47,7 @@ def recompute_operations(chunk: Any, demands: Demands, number: int) -> None:
     Raises:
         UnsupportedError: the layers have no such separate operation.
     """
-    layers = [m for m in chunk.modules() if isinstance(m, TransformerLayer)]
+    layers = layers_of(chunk)
     for operation, counts in demands.operations.items():
         name, switch = _SWITCHES[operation]
         for layer in layers[: counts[number]]:

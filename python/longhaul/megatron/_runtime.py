@@ -19,7 +19,11 @@ from torch.utils import _pytree
 from .._errors import InvalidError, UnsupportedError
 from ..torch import PipelineRuntime
 from ..torch._orders import Course, Demands, Order
-from ._recomputation import check_operations, recompute_operations
+from ._recomputation import (
+    check_operations,
+    layers_of,
+    recompute_operations,
+)
 from ._sharding import get_sharded_optimizer, sharded_class
 from ._stages import Iteration, Stage
 from ._weights import check_layers
@@ -45,7 +49,7 @@ class _Runtime(PipelineRuntime):
 
     def __init__(self, what: Any, stages: list[Stage], **options: Any) -> None:
         super().__init__(
-            what, stages, scale_grads=False, own_activations=True, **options
+            what, stages, scale_grads=False, layers=layers_of, **options
         )
         if self.sharding is None:
             return
@@ -263,7 +267,9 @@ class ForwardBackward:
             for module in models:
                 _reject_tied_embedding(module)
         virtual = len(own) > 1
-        options = self._options
+        # Megatron recomputes activations itself, and offloads none.
+        offloads = self._demands is not None and self._demands.offload > 0
+        options = self._options | {"own_activations": not offloads}
         if self.is_elastic:
             if not all(isinstance(one, self.data_parallel) for one in models):
                 raise InvalidError(
@@ -372,11 +378,6 @@ def check_demands(
             f"{name}: zero is {demands.zero}; longhaul.megatron runs the "
             "distributed optimizer (ZeRO-1) alone: plan with training.zero: 1"
         )
-    if demands.offload > 0:
-        raise UnsupportedError(
-            f"{name}: offload: longhaul.megatron offloads no activations; plan "
-            "without training.offload"
-        )
     if (
         demands.zero == 1
         and demands.replicas > 1
@@ -384,6 +385,11 @@ def check_demands(
     ):
         missing = "zero is 1", "--use-distributed-optimizer"
     granularity = getattr(config, "recompute_granularity", None)
+    if demands.offload > 0 and granularity is not None:
+        raise InvalidError(
+            f"{name}: offload: the activations of layers that Megatron "
+            "recomputes are not kept; leave out --recompute-granularity"
+        )
     wanted = demands.recompute
     if wanted not in ("none", "operations"):
         wanted = "full" if wanted == "full" else "selective"
