@@ -455,6 +455,43 @@ static void check_runners(const lh_plan *plan, lh_plan_objective goal)
         }
 }
 
+/* Checks that plan candidate `c`, which the plan contains beside its front,
+ * dominates no entry of the front. */
+static void check_dominates_none(const lh_plan *plan, const char *where,
+                                 const lh_choice *c)
+{
+    if (!c || c->status != LH_CHOICE_OK)
+        return;
+    const lhi_pareto_point p = lhi_pareto_point_of(c);
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        const lhi_pareto_point row =
+            lhi_pareto_point_of(&plan->pareto_front[i]);
+        CHECK_MSG(!lhi_pareto_point_covers(&p, &row) || same_point(&p, &row),
+                  "%s: %.6f s, %.2f GiB dominates row %u: %.6f s, %.2f GiB",
+                  where, (double)p.iteration_ns / 1e9,
+                  (double)p.memory_bytes / 0x1p30, i,
+                  (double)row.iteration_ns / 1e9,
+                  (double)row.memory_bytes / 0x1p30);
+    }
+}
+
+/* Checks that no plan candidate in the plan dominates an entry of its front. */
+static void check_no_entry_is_dominated(const lh_plan *plan)
+{
+    check_dominates_none(plan, "plan", &plan->best);
+    for (uint32_t i = 0; i < plan->n_methods; i++)
+        check_dominates_none(plan, "method", &plan->methods[i]);
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        check_dominates_none(plan, "alternative", &plan->alternatives[i]);
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        check_dominates_none(plan, plan->dimension_alternatives[i].dimension,
+                             &plan->dimension_alternatives[i].choice);
+    for (uint32_t i = 0; i < plan->n_idle; i++)
+        check_dominates_none(plan, "idle GPUs", plan->idle[i].best);
+    if (plan->margin)
+        check_dominates_none(plan, "margin", plan->margin->best);
+}
+
 /* A short search for the fastest may miss a plan found by those for the front;
  * that one becomes the plan, with its schedule and its time. */
 static void check_is_on_its_front(const lh_job *job, uint64_t effort,
@@ -479,6 +516,7 @@ static void check_is_on_its_front(const lh_job *job, uint64_t effort,
     }
     CHECK(plan->search_bound_ns <= best->iteration_ns);
     check_runners(plan, goal);
+    check_no_entry_is_dominated(plan);
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         CHECK(plan->alternatives[i].status != LH_CHOICE_OK ||
               !lhi_choices_share_pipeline(&plan->alternatives[i], best));

@@ -155,19 +155,31 @@ static const lh_choice *find_local_search_best(const alternative_search *r,
     return best;
 }
 
-/* Returns the best plan candidate on the Pareto front that is an alternative in
- * dimension `d`, or NULL. So the table of alternatives never contradicts the
- * Pareto table. */
-static const lh_choice *find_pareto_best(const alternative_search *r,
+/* Replaces *best by plan candidate `c` (NULL: none) if `c` has a time, is an
+ * alternative in dimension `d`, and is better. */
+static void keep_better(const alternative_search *r, lhi_dimension d,
+                        const lh_choice *c, const lh_choice **best)
+{
+    if (c && c->status == LH_CHOICE_OK && is_alternative(r, d, c) &&
+        is_better(r, c, *best))
+        *best = c;
+}
+
+/* Returns the best plan candidate, of those that the plan lists elsewhere, that
+ * is an alternative in dimension `d`, or NULL. So the table of alternatives
+ * contradicts neither the Pareto front nor the plans that use idle GPUs or
+ * leave memory free. */
+static const lh_choice *find_listed_best(const alternative_search *r,
                                          lhi_dimension d)
 {
+    const lh_plan *p = r->plan;
     const lh_choice *best = NULL;
-    for (uint32_t i = 0; i < r->plan->n_pareto; i++) {
-        const lh_choice *c = &r->plan->pareto_front[i];
-        if (c->status == LH_CHOICE_OK && is_alternative(r, d, c) &&
-            is_better(r, c, best))
-            best = c;
-    }
+    for (uint32_t i = 0; i < p->n_pareto; i++)
+        keep_better(r, d, &p->pareto_front[i], &best);
+    for (uint32_t i = 0; i < p->n_idle; i++)
+        keep_better(r, d, p->idle[i].best, &best);
+    if (p->margin)
+        keep_better(r, d, p->margin->best, &best);
     return best;
 }
 
@@ -346,7 +358,7 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d,
         return LH_OK;
     best = find_least(r, d, true);
     const lh_choice *others[] = {find_local_search_best(r, d),
-                                 find_pareto_best(r, d)};
+                                 find_listed_best(r, d)};
     for (int i = 0; i < 2; i++)
         if (others[i] && is_better(r, others[i], best))
             best = (lh_choice *)others[i];

@@ -213,6 +213,11 @@ lh_status lhi_pricing_fill_plan(lhi_arena *mem, lh_plan *plan, lh_error *err)
     LHI_TRY(lhi_pricing_set_choice(job, mem, &plan->best, err));
     LHI_TRY(fill_list(job, mem, plan->methods, plan->n_methods, err));
     LHI_TRY(fill_list(job, mem, plan->alternatives, plan->n_alternatives, err));
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        LHI_TRY(fill_list(job, mem, &plan->dimension_alternatives[i].choice, 1,
+                          err));
+    if (plan->margin && plan->margin->best)
+        LHI_TRY(fill_list(job, mem, plan->margin->best, 1, err));
     for (uint32_t i = 0; i < plan->n_idle; i++)
         if (plan->idle[i].best)
             LHI_TRY(fill_list(job, mem, plan->idle[i].best, 1, err));

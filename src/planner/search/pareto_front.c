@@ -117,6 +117,27 @@ static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
     f->n = n;
 }
 
+/* Adds the plan and every candidate that it lists beside the front, with their
+ * costs: later searches than the front's found some of them. */
+static lh_status add_listed(lhi_pareto_front *f, const lh_plan *plan,
+                            lh_error *err)
+{
+    LHI_TRY(lhi_pareto_front_add(f, &plan->best, err));
+    for (uint32_t i = 0; i < plan->n_methods; i++)
+        LHI_TRY(lhi_pareto_front_add(f, &plan->methods[i], err));
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        LHI_TRY(lhi_pareto_front_add(f, &plan->alternatives[i], err));
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        LHI_TRY(lhi_pareto_front_add(
+            f, &plan->dimension_alternatives[i].choice, err));
+    for (uint32_t i = 0; i < plan->n_idle; i++)
+        if (plan->idle[i].best)
+            LHI_TRY(lhi_pareto_front_add(f, plan->idle[i].best, err));
+    if (plan->margin && plan->margin->best)
+        LHI_TRY(lhi_pareto_front_add(f, plan->margin->best, err));
+    return LH_OK;
+}
+
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                                   lh_error *err)
 {
@@ -124,9 +145,7 @@ lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                           .n = plan->n_pareto,
                           .room = plan->n_pareto,
                           .all = (lh_choice *)plan->pareto_front};
-    LHI_TRY(lhi_pareto_front_add(&f, &plan->best, err));
-    for (uint32_t i = 0; i < plan->n_alternatives; i++)
-        LHI_TRY(lhi_pareto_front_add(&f, &plan->alternatives[i], err));
+    LHI_TRY(add_listed(&f, plan, err));
     if (f.n)
         lhi_sort(f.all, f.n, sizeof *f.all, compare_choices);
     if (f.n)
