@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random jobs that do not fit in memory, with the changes that make them fit:
- * with the stated memory per GPU a plan exists, with 1 % less none; with the
- * stated nodes, or the stated key, one exists. */
+ * with the stated memory per GPU a plan exists, with one unit of its fourth
+ * digit less none; with the stated nodes, or the stated key, one exists. */
 #include "cases.h"
 #include "choice_jobs.h"
 
@@ -81,14 +81,15 @@ static void check_needs(uint64_t seed, const job_parts *p,
     job_write(p, text);
     if (needs->gpu_gib > 0) {
         job_parts enough = with_memory(p, needs->gpu_gib);
-        job_parts less = with_memory(p, 0.99 * needs->gpu_gib);
+        const double unit = pow(10, floor(log10(0.99999 * needs->gpu_gib)) - 3);
+        job_parts less = with_memory(p, needs->gpu_gib - unit);
         n_memory++;
         CHECK_MSG(plan(&enough, NULL) == LH_OK,
                   "seed %u: does not fit with %g GiB\n%s", (unsigned)seed,
                   needs->gpu_gib, text);
         CHECK_MSG(plan(&less, NULL) == LH_EINFEASIBLE,
-                  "seed %u: fits with 1 %% less than %g GiB\n%s",
-                  (unsigned)seed, needs->gpu_gib, text);
+                  "seed %u: fits with %g GiB, %g less than stated\n%s",
+                  (unsigned)seed, needs->gpu_gib - unit, unit, text);
     }
     if (needs->nodes) {
         job_parts enough = with_nodes(p, needs->nodes);

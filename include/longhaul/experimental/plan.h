@@ -450,7 +450,7 @@ typedef struct lh_fitting_layout {
 
 /* Changes to a job that does not fit in memory, each of which makes it fit. */
 struct lh_memory_needs {
-    /* Least memory_gib of every GPU, over all layouts, within 1 %; 0: more
+    /* Least memory_gib of every GPU, over all layouts, to four digits; 0: more
      * memory does not help. */
     double gpu_gib;
     lh_fitting_layout gpu_layout;

@@ -31,8 +31,6 @@ enum {
     MAX_NODE_FACTOR = 64
 };
 
-/* Relative precision of the least memory; below 1 %, which is documented. */
-static const double PRECISION = 0.004;
 /* A key that reduces the memory by less is not worth a change. */
 static const double MIN_KEY_REDUCTION = 0.05;
 /* Largest memory per GPU tested, as a multiple of the job's least. */
@@ -251,27 +249,39 @@ static lh_status find_least(needs_search *n, const job_number *number,
 
 /* --- memory per GPU ------------------------------------------------------- */
 
+/* Rounding errors of memory sizes are below this share of the last digit. */
+static const double ROUNDING = 1e-6;
+
+/* Returns the unit of the fourth significant digit of a memory size in GiB. */
+static double compute_last_digit(double gib)
+{
+    return pow(10, floor(log10(gib)) - 3);
+}
+
 /* Rounds a memory size in GiB up to four significant digits, which are printed
  * in full. */
 static double round_up(double gib)
 {
-    const double unit = pow(10, floor(log10(gib)) - 3);
-    return ceil(gib / unit - 1e-9) * unit;
+    const double unit = compute_last_digit(gib);
+    return ceil(gib / unit - ROUNDING) * unit;
 }
 
-/* Returns the memory size in GiB to test between `low` and `high`: their
- * geometric mean, rounded up. Returns `low` if they are close enough. */
+/* Returns the memory size in GiB to test between `low` and `high`, a size of
+ * four digits: their geometric mean, rounded up. Returns `low` if there is no
+ * size of four digits between them. */
 static double halve_memory(double low, double high)
 {
     const double middle = round_up(sqrt(low * high));
-    return high <= low * (1 + PRECISION) || middle >= high ? low : middle;
+    const double unit = compute_last_digit(high);
+    return middle >= high - ROUNDING * unit ? low : middle;
 }
 
-/* Returns a memory size slightly below `gib`, which must not fit if `gib` is
- * the least. */
+/* Returns the next lower memory size of four digits, which must not fit if
+ * `gib` is the least. */
 static double reduce_memory(double gib)
 {
-    return gib * (1 - 2 * PRECISION);
+    const double unit = compute_last_digit(gib);
+    return gib - compute_last_digit(gib - ROUNDING * unit);
 }
 
 /* Raises every GPU type's memory in sites[], a copy of the job's datacenters,
