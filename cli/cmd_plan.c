@@ -101,7 +101,8 @@ static const cli_option options[] = {
              "units of about a microsecond (default 400000). The layout search "
              "gets 75 times as much (about 30 seconds), at least a few "
              "seconds, and stops early if no plan can be more than 0.5 % "
-             "faster. The plan is deterministic."},
+             "faster. Effort above the default is used even if it improves "
+             "nothing. The plan is deterministic."},
     {.name = "time",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, seconds),
@@ -114,10 +115,10 @@ static const cli_option options[] = {
              "Additional time: a tenth for each --what-if, twice the time for "
              "--sensitivity, four thirds for --pareto, one to two times for "
              "--curves; of these four times only the longest counts. "
-             "The search may end earlier: layouts when all are explored or, "
-             "after a thirtieth of the time, if no plan can be more than 0.5 % "
-             "faster; the other parts after their last step. The plan then "
-             "depends on the machine; an incomplete search is "
+             "A search that ends earlier is repeated with four times the "
+             "effort, as long as a plan more than 0.5 % faster may exist and "
+             "the remaining time is at least half of the last search's. The "
+             "plan then depends on the machine; an incomplete search is "
              "reported."},
     {.name = "threads",
      .type = CLI_COUNT,

@@ -74,7 +74,8 @@ typedef struct lh_plan_options {
     void *context;
     /* Effort for the best layouts' optimal schedules, in lh_solve_options
      * units; 0: 400000, about half a second. The layout search gets 75 times as
-     * much, at least 1,000,000, unless layout_effort is set. */
+     * much, at least 1,000,000, unless layout_effort is set. Effort above the
+     * default is used even if it improves nothing. */
     uint64_t effort;
     bool no_optimal; /* skip that search: methods only */
     /* fast mode for many plans of similar jobs: even chunks, neither look-ahead
@@ -102,7 +103,10 @@ typedef struct lh_plan_options {
     uint64_t layout_effort;
     /* Limit in processor seconds (process total over threads), which
      * replaces the effort limits: three fifths for layouts, a fifth for layer
-     * partitions, the rest for elastic plans and optimal schedules.
+     * partitions, the rest for elastic plans and optimal schedules. A search
+     * that ends earlier is repeated with four times the effort, as long as the
+     * gap is above 0.5 % and the remaining time is at least half of the last
+     * search's.
      *
      * Jitter uses the same amount again, sensitivity twice that; each question
      * a tenth, plus a tenth to examine choices found by others; each point of a

@@ -154,8 +154,8 @@ static lh_status find_plan(const lh_plan_options *options,
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
-    lh_status status = lhi_plan_search_and_refine(
-        plan->job, &all, plan->mem, &unexplored, 0, tried, &plan->plan, err);
+    lh_status status = lhi_plan_search_within_limits(
+        plan->job, &all, plan->mem, &unexplored, tried, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_search_unequal(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)

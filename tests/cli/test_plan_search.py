@@ -280,8 +280,8 @@ def a_plan_reports_the_time_limit_of_its_search():
     plan = json.loads(plan_large("--time", "0.1"))
     left = plan["search"]["left"]
     check(left > 100000, f"{left} were left")
-    check("best found in 0.1 s of processor time; "
-          f"{left} layouts" in plan["why"], plan["why"])
+    check(f"best found within the time limit; {left} layouts" in plan["why"],
+          plan["why"])
 
 
 SMALL = """longhaul: job/1
@@ -379,7 +379,7 @@ def a_clock_ends_every_part_of_a_plan():
         plan = json.loads(said.stdout)
         left = plan["search"]["left"]
         check(left > 100000, f"{left} were left")
-        check(more or f"best found in 1 s of processor time; {left} layouts" in
+        check(more or f"best found within the time limit; {left} layouts" in
               plan["why"], plan["why"])
         check(plan["what_if"] and plan["front"] and plan["sensitivity"] and
               bool(more) == ("robust" in plan), plan.keys())

@@ -17,6 +17,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <time.h>
 
 enum {
     JOBS = FEW_CASES ? 1 : 3,
@@ -225,6 +226,28 @@ static void check_job(uint64_t seed)
     lh_plan_free(plan);
 }
 
+/* A plan that may be more than 0.5 % from the best uses its time limit: a
+ * search that ends early is repeated with more effort, unless the remaining
+ * time is below half of the last search's. So more than half is used. */
+static void the_time_limit_is_used(void)
+{
+    const double limit_s = 1;
+    lhi_random r = {1};
+    const job_size tiny = {8, 6, 16};
+    const job_parts p = draw_job(&r, &tiny);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    const lh_plan_options o = {.size = sizeof o, .seconds = limit_s};
+    lh_job *job = job_make(&p);
+    const clock_t from = clock();
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    const double used_s = (double)(clock() - from) / CLOCKS_PER_SEC;
+    CHECK(plan && lh_plan_gap(plan) > 0.005);
+    CHECK_MSG(used_s > limit_s / 2, "%.2f s", used_s);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 static int compare_gaps(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -354,6 +377,7 @@ int main(int argc, char **argv)
         size = (job_size){256, 40, 256};
     if (argc > 4)
         page = argv[4];
+    RUN(the_time_limit_is_used);
     RUN(plans_are_stable);
     return test_summary();
 }

@@ -2,6 +2,7 @@
 /* Plans with searched schedules: never slower than the methods', reproducible,
  * and with a consistent bound. */
 #include "jobs.h"
+#include "planner/search/search_budget.h"
 #include "plans.h"
 #include "sanitized.h"
 
@@ -257,8 +258,31 @@ static void searches_partitions_for_cost(void)
     lh_plan_free(plan);
 }
 
+/* The work for layouts is 75 units per unit of effort. At the default effort of
+ * 400,000 it doubles after a gain alone; a larger effort's additional work
+ * needs none. */
+static void work_above_the_default_needs_no_gain(void)
+{
+    const uint64_t whole = 75 * UINT64_C(400000);
+    const lh_plan_options plain = {.size = sizeof plain};
+    const lh_plan_options less = {.size = sizeof less, .effort = 100000};
+    const lh_plan_options more = {.size = sizeof more, .effort = 1600000};
+    CHECK(lhi_may_double_work(&plain, whole - 1, true));
+    CHECK(!lhi_may_double_work(&plain, whole, true));
+    CHECK(!lhi_may_double_work(&plain, 1, false));
+    CHECK(lhi_may_double_work(&less, whole / 4 - 1, true));
+    CHECK(!lhi_may_double_work(&less, 1, false));
+    CHECK(lhi_may_double_work(&more, 4 * whole - 1, true));
+    CHECK(lhi_may_double_work(&more, 3 * whole - 1, false));
+    CHECK(!lhi_may_double_work(&more, 3 * whole, false));
+    CHECK_INT(lhi_scale_by_effort(&plain, 100000), 100000);
+    CHECK_INT(lhi_scale_by_effort(&less, 100000), 100000);
+    CHECK_INT(lhi_scale_by_effort(&more, 100000), 400000);
+}
+
 int main(void)
 {
+    RUN(work_above_the_default_needs_no_gain);
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
     RUN(own_degrees_have_the_same_partition);

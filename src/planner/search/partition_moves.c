@@ -5,10 +5,12 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/search/objective.h"
+#include "planner/search/search_budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Numbers of passes are for the default effort; more effort raises them. */
 enum {
     MAX_FASTEST = 12,           /* layouts */
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
@@ -59,6 +61,13 @@ typedef struct partition_mover {
 static bool is_over(const partition_mover *m)
 {
     return lhi_layout_search_should_stop(m->s, m->s->n, true);
+}
+
+/* Returns a number of passes, which is for the default effort, for the search's
+ * effort. */
+static uint64_t scale_passes(const partition_mover *m, uint64_t passes)
+{
+    return lhi_scale_by_effort(&m->s->options, passes);
 }
 
 /* Returns the schedule method for timing partitions: the candidate's best one,
@@ -259,8 +268,8 @@ static lh_status move_fastest(partition_mover *m, lh_error *err)
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
-        how[n] =
-            (effort){c->config.layers, PASSES_OF_FASTEST, true, false, true};
+        how[n] = (effort){c->config.layers, scale_passes(m, PASSES_OF_FASTEST),
+                          true, false, true};
         LHI_TRY(move_layers(m, c, &how[n], err));
         fastest[n++] = c;
         record_kind(m, c);
@@ -291,7 +300,8 @@ static uint64_t count_passes(const lhi_candidate *c)
 static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = count_passes(c);
-    effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
+    effort how = {c->config.layers, scale_passes(m, PASSES_OF_OTHERS), false,
+                  false, false};
     if (how.most < TIMED_OF_OTHERS * each)
         how.most = TIMED_OF_OTHERS * each;
     m->done[c - m->s->candidates] = true;
@@ -306,8 +316,9 @@ static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
  * least bound and the least known time. */
 static lh_status move_others(partition_mover *m, lh_error *err)
 {
+    const uint64_t half = scale_passes(m, PASSES) / 2;
     lhi_candidate *c;
-    while (m->n_kinds < MOST_KINDS && m->passes > PASSES / 2 && !is_over(m) &&
+    while (m->n_kinds < MOST_KINDS && m->passes > half && !is_over(m) &&
            (c = find_next_promising(m, true, true)))
         LHI_TRY(move_other(m, c, err));
     for (bool by_floor = true; m->passes > 0 && !is_over(m) &&
@@ -356,14 +367,14 @@ static lhi_candidate *find_next_neighbour(const partition_mover *m,
  * with even chunks, or under one method. */
 static lh_status move_neighbours(partition_mover *m, lh_error *err)
 {
-    m->passes = PASSES_OF_NEAR;
+    m->passes = scale_passes(m, PASSES_OF_NEAR);
     while (m->passes > 0) {
         const lhi_candidate *best = lhi_layout_search_find_best(m->s);
         lhi_candidate *c = best ? find_next_neighbour(m, best) : NULL;
         if (!c || is_over(m))
             break;
-        effort how = {c->config.layers, PASSES_OF_FASTEST, false,
-                      m->done[c - m->s->candidates], true};
+        effort how = {c->config.layers, scale_passes(m, PASSES_OF_FASTEST),
+                      false, m->done[c - m->s->candidates], true};
         m->tried[c - m->s->candidates] = true;
         LHI_TRY(move_layers(m, c, &how, err));
         record_best(m, c);
@@ -465,7 +476,7 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
     bool *done = calloc(s->n + (size_t)1, sizeof *done);
     lh_status status = done ? LH_OK : lhi_fail_nomem(err);
     uint64_t built = 0;
-    m->passes = PASSES_OF_DONATED;
+    m->passes = scale_passes(m, PASSES_OF_DONATED);
     for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
         const lhi_candidate *donors[MAX_DONORS];
         const uint32_t *layers[MAX_DONORS];
@@ -585,7 +596,8 @@ lh_status lhi_layout_search_move_layers(lhi_layout_search *s, lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EVEN)
         return LH_OK;
-    partition_mover m = {.s = s, .passes = PASSES};
+    partition_mover m = {.s = s};
+    m.passes = scale_passes(&m, PASSES);
     m.done = calloc(s->n + (size_t)1, sizeof *m.done);
     m.tried = calloc(s->n + (size_t)1, sizeof *m.tried);
     lh_status status =

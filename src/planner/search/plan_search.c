@@ -193,20 +193,16 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
 }
 
 /* Optimises the plan's and its alternatives' schedules with the solver, within
- * the search's remaining seconds. `heads`: best plans by dimension value;
- * `tried`: cache of schedule results. */
-static lh_status refine_schedules(const lh_job *job,
-                                  const lh_plan_options *options,
-                                  const lhi_best_per_value *heads,
-                                  lhi_arena *mem, lhi_evaluation_cache *tried,
-                                  lh_plan *plan, lh_error *err)
+ * the remaining seconds of the search that began at from_s. `heads`: best plans
+ * by dimension value; `tried`: cache of schedule results. */
+static lh_status
+refine_schedules(const lh_job *job, const lh_plan_options *options,
+                 const lhi_best_per_value *heads, double from_s, lhi_arena *mem,
+                 lhi_evaluation_cache *tried, lh_plan *plan, lh_error *err)
 {
     lhi_deadline end;
     const lh_plan_options in_time = lhi_options_with_deadline(
-        options,
-        lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
-                                    1 - LHI_SHARE_WITH_ELASTIC),
-        &end);
+        options, lhi_compute_search_deadline(options, from_s, 1), &end);
     return lhi_plan_refine(job, &in_time, heads, mem, tried, plan, err);
 }
 
@@ -217,6 +213,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     lh_plan other = {0};
     lhi_layout_search s = *like;
     lh_error why = {0};
+    const double from_s = lhi_read_processor_seconds();
     s.unexplored = NULL;
     s.options = lhi_options_for_questions(&like->options);
     s.options.jitter = NULL;
@@ -226,7 +223,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     lh_status status = search_for(&s, &other, &why);
     s.options.partition = LH_PARTITION_EVEN; /* refine schedules alone */
     if (status == LH_OK)
-        status = refine_schedules(s.job, &s.options, NULL, s.mem,
+        status = refine_schedules(s.job, &s.options, NULL, from_s, s.mem,
                                   s.evaluation_cache, &other, &why);
     if (status == LH_OK)
         status = lhi_pricing_set_choice(s.job, s.mem, &other.best, &why);
@@ -535,14 +532,89 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
     lhi_evaluation_cache *own = NULL;
     lh_status status = shared ? LH_OK : lhi_evaluation_cache_make(&own, err);
     lhi_evaluation_cache *tried = shared ? shared : own;
+    const double from_s = lhi_read_processor_seconds();
     if (status == LH_OK)
         status = lhi_plan_search(job, options, mem, unexplored, cutoff_ns,
                                  tried, plan, err);
     if (status == LH_OK)
         status = refine_schedules(job, options,
-                                  unexplored ? &unexplored->heads : NULL, mem,
-                                  tried, plan, err);
+                                  unexplored ? &unexplored->heads : NULL,
+                                  from_s, mem, tried, plan, err);
     lhi_evaluation_cache_free(own);
     LHI_TRY(status);
     return lhi_pricing_set_choice(job, mem, &plan->best, err);
+}
+
+/* --- searches until a time limit ------------------------------------------ */
+
+enum {
+    EFFORT_GROWTH = 4, /* effort of a search relative to the previous one */
+    LEAST_DIVISOR = 2  /* a search gets at least 1/LEAST_DIVISOR of the time of
+                        * the previous one, or does not begin */
+};
+
+/* Effort, about 12 days, above which no search is repeated. */
+static const uint64_t MOST_EFFORT = UINT64_C(1) << 40;
+
+/* Gap to the lower bound at which no further search begins. */
+static const double CLOSE_GAP = 0.005;
+
+/* Checks whether another search with more effort may improve the plan, and the
+ * caller does not ask to stop. */
+static bool may_improve(const lh_plan_options *options, const lh_plan *plan)
+{
+    return options->partition != LH_PARTITION_MONTE_CARLO &&
+           !options->elastic_as_published &&
+           lhi_compute_bound_gap(options, plan) > CLOSE_GAP &&
+           !(options->progress &&
+             options->progress(options->context, plan->n_layouts,
+                               plan->n_layouts, plan->best.iteration_ns));
+}
+
+/* Swaps the plans and the bounds on unexplored layouts of two searches. */
+static void swap_results(lh_plan *a, lhi_unexplored *u, lh_plan *b,
+                         lhi_unexplored *v)
+{
+    const lh_plan plan = *a;
+    const lhi_unexplored unexplored = *u;
+    *a = *b;
+    *u = *v;
+    *b = plan;
+    *v = unexplored;
+}
+
+lh_status lhi_plan_search_within_limits(const lh_job *job,
+                                        const lh_plan_options *options,
+                                        lhi_arena *mem,
+                                        lhi_unexplored *unexplored,
+                                        lhi_evaluation_cache *shared,
+                                        lh_plan *plan, lh_error *err)
+{
+    const lh_plan empty = *plan;
+    const double from_s = lhi_read_processor_seconds();
+    lh_plan_options now = *options;
+    LHI_TRY(lhi_plan_search_and_refine(job, options, mem, unexplored, 0, shared,
+                                       plan, err));
+    double before_s = from_s;
+    while (options->seconds > 0 && may_improve(options, plan)) {
+        const double now_s = lhi_read_processor_seconds();
+        now.seconds = from_s + options->seconds - now_s;
+        if (now.seconds < (now_s - before_s) / LEAST_DIVISOR ||
+            lhi_get_effort(&now) > MOST_EFFORT)
+            break;
+        now.effort = EFFORT_GROWTH * lhi_get_effort(&now);
+        before_s = now_s;
+        lh_plan next = empty;
+        lhi_unexplored left = {.job = unexplored->job};
+        lh_status status = lhi_plan_search_and_refine(job, &now, mem, &left, 0,
+                                                      shared, &next, err);
+        if (status == LH_OK && lhi_objective_value(options, &next.best) <
+                                   lhi_objective_value(options, &plan->best))
+            swap_results(plan, unexplored, &next, &left);
+        lh_pipeline_free((lh_pipeline *)next.pipeline);
+        lh_schedule_free((lh_schedule *)next.schedule);
+        lhi_unexplored_fini(&left);
+        LHI_TRY(status);
+    }
+    return LH_OK;
 }

@@ -29,6 +29,16 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      lhi_evaluation_cache *shared,
                                      lh_plan *plan, lh_error *err);
 
+/* Searches the best plan as lhi_plan_search_and_refine() does. With a limit in
+ * seconds, repeats the search with more effort until the limit, as long as the
+ * gap to the lower bound is above 0.5 %, and keeps the best plan. */
+lh_status lhi_plan_search_within_limits(const lh_job *job,
+                                        const lh_plan_options *options,
+                                        lhi_arena *mem,
+                                        lhi_unexplored *unexplored,
+                                        lhi_evaluation_cache *shared,
+                                        lh_plan *plan, lh_error *err);
+
 /* Replaces the plan by `other`, a plan of the same job with less usable memory,
  * if that is better with the job's memory: any layout that fits less memory
  * fits the job too. Evaluates every method and other's own schedule. The

@@ -10,6 +10,7 @@
 #include "planner/search/cost.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
+#include "planner/search/search_budget.h"
 #include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
@@ -22,7 +23,6 @@
 #include <string.h>
 
 enum {
-    EFFORT = 400000,            /* default effort */
     MAX_ALTERNATIVES = 3,       /* each with a share; the winner has the rest */
     WORK_DIVISOR = 6,           /* an alternative's work: 1/WORK_DIVISOR */
     HEADS = 3,                  /* times as much: the best with other values */
@@ -140,7 +140,7 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
 
 uint64_t lhi_refinement_effort(const lhi_refinement *r)
 {
-    return r->options->effort ? r->options->effort : EFFORT;
+    return lhi_get_effort(r->options);
 }
 
 /* --- the winner ---------------------------------------------------------- */
@@ -360,10 +360,8 @@ static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                : LH_OK;
 }
 
-/* Checks whether the solver already ran, without gain, on a pipeline with the
- * same time and bound, with at least this effort. */
-static bool was_solved_before(const lhi_refinement *r, const lh_choice *c,
-                              uint64_t effort)
+bool lhi_refinement_was_solved(const lhi_refinement *r, const lh_choice *c,
+                               uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
         if (r->at[i].iteration_ns == c->iteration_ns &&
@@ -373,10 +371,8 @@ static bool was_solved_before(const lhi_refinement *r, const lh_choice *c,
     return false;
 }
 
-/* Records that the solver ran with `effort` on the pipeline of plan candidate
- * `before`, with result `c`, so that was_solved_before() recognises it. */
-static void record_search(lhi_refinement *r, const lh_choice *before,
-                          const lh_choice *c, uint64_t effort)
+void lhi_refinement_record_solve(lhi_refinement *r, const lh_choice *before,
+                                 const lh_choice *c, uint64_t effort)
 {
     const bool gained = c->iteration_ns < before->iteration_ns;
     const lh_choice *both[] = {before, c};
@@ -396,7 +392,8 @@ static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
     const lh_choice before = list[i];
     bool won;
     LHI_TRY(improve_other(r, list, i, effort, &won, why, room, err));
-    record_search(r, &before, won ? &r->plan->best : &list[i], effort);
+    lhi_refinement_record_solve(r, &before, won ? &r->plan->best : &list[i],
+                                effort);
     return LH_OK;
 }
 
@@ -452,7 +449,7 @@ static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
     const lh_choice *c = &list[i];
     *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
             r->n_looked < LHI_MAX_SEARCHED_PIPELINES &&
-            !was_solved_before(r, c, effort);
+            !lhi_refinement_was_solved(r, c, effort);
     if (!*done)
         return LH_OK;
     return search_other(r, list, i, effort, why, room, err);

@@ -43,6 +43,16 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
                                  lh_schedule **schedule, char *why, size_t room,
                                  lh_error *err);
 
+/* Checks whether the solver already ran, without gain, on a pipeline with the
+ * same time and bound as `c`, with at least this effort. */
+bool lhi_refinement_was_solved(const lhi_refinement *r, const lh_choice *c,
+                               uint64_t effort);
+
+/* Records that the solver ran with `effort` on the pipeline of plan candidate
+ * `before`, with result `c`, for lhi_refinement_was_solved(). */
+void lhi_refinement_record_solve(lhi_refinement *r, const lh_choice *before,
+                                 const lh_choice *c, uint64_t effort);
+
 /* Makes plan candidate `won` the plan's best, takes ownership of its pipeline
  * and schedule, and lists every method's result on it. */
 lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,

@@ -10,6 +10,8 @@
  * the work is spent. It starts with a part of the plan's work. Each time that
  * is spent, as much again is added if it improved the plan by the tolerance, up
  * to all the plan's work: a plan is not left while doubling the work pays.
+ * Work beyond that of the default effort is added without a gain, too; the
+ * random changes are then others.
  */
 #include "planner/search/refine_partitions_internal.h"
 
@@ -54,15 +56,16 @@ static int64_t get_best_value(const lhi_partition_refinement *m)
     return lhi_objective_value(m->r->options, &m->r->plan->best);
 }
 
-/* Doubles the work for layer partitions if the last work improved the plan by
- * the tolerance and the budget is not reached. Returns whether it did. */
-static bool add_work(lhi_partition_refinement *m)
+/* Doubles the work for layer partitions if the budget allows it. Returns
+ * whether it does. *gained: the last work improved the plan by the
+ * tolerance. */
+static bool add_work(lhi_partition_refinement *m, bool *gained)
 {
     const lh_plan_options *o = m->r->options;
     const lh_choice *best = &m->r->plan->best;
-    if (lhi_compute_relative_gap(o, &m->best_at_start, best) <
-            LHI_PARTITION_TOLERANCE ||
-        m->given >= lhi_compute_layout_work(o))
+    *gained = lhi_compute_relative_gap(o, &m->best_at_start, best) >=
+              LHI_PARTITION_TOLERANCE;
+    if (!lhi_may_double_work(o, m->given, *gained))
         return false;
     m->left += m->given;
     m->given *= 2;
@@ -358,6 +361,9 @@ static lh_status solve_contender(lhi_partition_refinement *m,
     lh_choice row;
     char its_why[160] = "";
     *won = false;
+    if (o->value >= get_best_value(m) &&
+        lhi_refinement_was_solved(r, &o->c.choice, effort))
+        return LH_OK;
     LHI_TRY(lhi_layout_build(r->job, &o->c.config, &built, err));
     lh_status status = LH_OK;
     if (o->value < get_best_value(m)) /* its method's schedule is the plan's */
@@ -372,6 +378,8 @@ static lh_status solve_contender(lhi_partition_refinement *m,
         lh_schedule_free(schedule);
         schedule = better;
     }
+    if (status == LH_OK)
+        lhi_refinement_record_solve(r, &o->c.choice, &row, effort);
     lhi_partition_refinement_spend(
         m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
     *won = status == LH_OK && schedule &&
@@ -601,7 +609,8 @@ static lh_status search_partitions(lhi_refinement *r,
                                    lhi_evaluation_cache *tried, char *why,
                                    size_t room, lh_error *err)
 {
-    uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
+    const uint64_t first = lhi_refinement_effort(r) / FIRST_DIVISOR;
+    uint64_t effort = first;
     const uint64_t given = lhi_compute_layout_work(r->options) >> DOUBLINGS;
     lhi_partition_refinement m = {.r = r,
                                   .s = {.job = r->job,
@@ -610,15 +619,21 @@ static lh_status search_partitions(lhi_refinement *r,
                                         .evaluation_cache = tried},
                                   .left = given,
                                   .given = given,
+                                  .seed = 1,
                                   .best_at_start = r->plan->best};
     m.mem = lhi_arena_make(0);
     lh_status status = m.mem ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && effort > 0 && !lhi_partition_refinement_is_done(&m))
         status = climb_alternatives(&m, effort, why, room, err);
     while (status == LH_OK && effort > 0 &&
-           !lhi_partition_refinement_is_done(&m) &&
-           (effort <= m.left || add_work(&m))) {
-        bool won = false;
+           !lhi_partition_refinement_is_done(&m)) {
+        bool won = false, gained = true;
+        if (effort > m.left && !add_work(&m, &gained))
+            break;
+        if (!gained) { /* other random changes, rather than longer solves */
+            m.seed++;
+            effort = first;
+        }
         status = try_all(&m, effort, &won, why, room, err);
         for (int i = 0; i < LEVELS && !won; i++)
             effort *= GROWTH;

@@ -53,6 +53,7 @@ typedef struct lhi_partition_refinement {
     uint32_t n_contenders;
     uint64_t left;           /* work */
     uint64_t given;          /* work in all, including the work spent */
+    uint64_t seed;           /* of random changes */
     lh_choice base_choice;   /* of `base` */
     lh_choice best_at_start; /* the plan when the last work was added */
 } lhi_partition_refinement;

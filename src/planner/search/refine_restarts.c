@@ -113,7 +113,7 @@ lh_status lhi_partition_refinement_climb(lhi_partition_refinement *m,
 {
     const uint32_t n = m->p.n_chunks;
     const uint64_t end = most < m->left ? m->left - most : 0;
-    lhi_random random = {1};
+    lhi_random random = {m->seed};
     uint32_t *start = LHI_NEW(m->mem, uint32_t, n);
     int64_t best_ns;
     if (!start)

@@ -693,8 +693,7 @@ void lhi_format_plan_optimality(const lh_plan *plan,
         plan->job && lhi_unequal_is_searched(plan->job, options);
     format_layouts(plan->n_layouts, all);
     if (options->seconds > 0)
-        snprintf(in_time, sizeof in_time, " in %g s of processor time",
-                 options->seconds);
+        snprintf(in_time, sizeof in_time, " within the time limit");
     /* Values printed as 0.0 % are rounding. */
     double faster = bound > 0 ? (double)ns / (double)bound - 1 : 0;
     if (faster >= MIN_PRINTED_SHARE && !cost)

@@ -5,7 +5,6 @@
 #include <time.h>
 
 enum {
-    DEFAULT_EFFORT = 400000,   /* default */
     WORK_PER_EFFORT = 75,      /* work for layouts per effort: about 30 s */
     QUICK_DIVISOR = 15,        /* a quick plan has 1/QUICK_DIVISOR */
     MIN_SHARED = 10,           /* plan searches that share work can make */
@@ -17,15 +16,41 @@ double lhi_read_processor_seconds(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
+uint64_t lhi_get_effort(const lh_plan_options *options)
+{
+    return options->effort ? options->effort : LHI_DEFAULT_EFFORT;
+}
+
+uint64_t lhi_scale_by_effort(const lh_plan_options *options, uint64_t work)
+{
+    const uint64_t effort = lhi_get_effort(options);
+    const double times = (double)effort / (double)LHI_DEFAULT_EFFORT;
+    if (times <= 1)
+        return work;
+    return times * (double)work < (double)INT64_MAX
+               ? (uint64_t)(times * (double)work)
+               : INT64_MAX;
+}
+
 uint64_t lhi_compute_layout_work(const lh_plan_options *options)
 {
-    uint64_t effort = options->effort ? options->effort : DEFAULT_EFFORT;
+    const uint64_t effort = lhi_get_effort(options);
     if (options->layout_effort)
         return options->layout_effort;
     if (effort <= LHI_MIN_SEARCH_WORK / WORK_PER_EFFORT)
         return LHI_MIN_SEARCH_WORK;
     return effort < UINT64_MAX / WORK_PER_EFFORT ? effort * WORK_PER_EFFORT
                                                  : UINT64_MAX;
+}
+
+bool lhi_may_double_work(const lh_plan_options *options, uint64_t given,
+                         bool gained)
+{
+    const uint64_t all = lhi_compute_layout_work(options);
+    const uint64_t effort = lhi_get_effort(options);
+    const uint64_t saved =
+        effort > LHI_DEFAULT_EFFORT ? all / effort * LHI_DEFAULT_EFFORT : all;
+    return given < (gained ? all : all - saved);
 }
 
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options)

@@ -14,6 +14,9 @@
 #define LHI_SHARE_WITH_LAYERS 0.8
 #define LHI_SHARE_WITH_ELASTIC 0.9
 
+/* Default effort of a plan; lh_plan_options.effort. */
+#define LHI_DEFAULT_EFFORT UINT64_C(400000)
+
 /* Minimum work. With less, a search over layouts hardly passes its tree's upper
  * levels, and its results are worse than those of searches with a fixed
  * dimension. Effort below a thirtieth of the default therefore does not reduce
@@ -31,10 +34,23 @@ typedef struct lhi_search_limits {
 /* Returns the processor time of the process over all threads, in seconds. */
 double lhi_read_processor_seconds(void);
 
+/* Returns the options' effort, or the default. */
+uint64_t lhi_get_effort(const lh_plan_options *options);
+
+/* Returns `work`, the limit of a search at the default effort, in proportion to
+ * an effort above the default; with less effort, `work` itself. */
+uint64_t lhi_scale_by_effort(const lh_plan_options *options, uint64_t work);
+
 /* Returns the work budget of a search over layouts, in work units (about a
  * microsecond): from the options, or by their effort, at least
  * LHI_MIN_SEARCH_WORK. */
 uint64_t lhi_compute_layout_work(const lh_plan_options *options);
+
+/* Checks whether a search that has had `given` of a plan's work for layouts may
+ * have as much again: below all that work, if the last work `gained`; without a
+ * gain, below the part of it that exceeds the default effort's. */
+bool lhi_may_double_work(const lh_plan_options *options, uint64_t given,
+                         bool gained);
 
 /* Returns the options' work and time limits; a quick plan gets a part of them,
  * and so does each of `sharing` searches (0: one). */
