@@ -526,6 +526,10 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
     if (ties)
         cli_wrap(c, "", "%" PRIu32 " more layout%s as good as the plan's", ties,
                  ties > 1 ? "s are" : " is");
+    if (shown && !p->robust)
+        cli_wrap(c, "",
+                 "upper limits: alternatives are searched less than the plan; "
+                 "fix an alternative's values in layout to search it fully");
 }
 
 /* --- network ------------------------------------------------------------ */

@@ -228,7 +228,8 @@ layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, context: 1,
 """)
     said = run("plan", "job.yaml", "-o", "plan.json")
     check(said.returncode == 0, said.stderr)
-    rows = re.search(r"^alternatives .*\n((?: .*\n)+)", said.stdout, re.M)
+    rows = re.search(r"^alternatives .*\n((?: .*\n)+?) +upper limits: ",
+                     said.stdout, re.M)
     lines = [line.strip() for line in rows.group(1).splitlines()]
     check(len(lines) >= 4, said.stdout)
     check(all("PP-out" in line for line in lines[0::2]), said.stdout)
