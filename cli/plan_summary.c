@@ -294,7 +294,8 @@ static void add_range(words *w, uint32_t begin, uint32_t end)
 }
 
 /* Appends the model layers on n_devices devices from first_device on: "40
- * layers, 0-19 and 60-79". */
+ * layers, 0-19 and 60-79". With two directions, copies of layers that are
+ * listed do not count. */
 static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
                        uint32_t n_devices)
 {
@@ -306,7 +307,7 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
         uint32_t first, count;
         lh_plan_layers(p, i, &first, &count);
         if (device < first_device || device >= first_device + n_devices ||
-            count == 0)
+            count == 0 || n == p->job->model->layers)
             continue;
         if (n > 0 && first != end && n_ranges++ < MOST)
             add_range(&ranges, begin, end);

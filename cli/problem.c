@@ -271,17 +271,38 @@ static lh_status build_both_directions(cli *c, const lh_pipeline_desc *one,
     return lh_pipeline_make(&both, out, &c->err);
 }
 
-lh_status cli_problem_add_direction(cli *c, const char *method,
+/* Builds the pipeline `both`, which has two directions, without the times of
+ * its gradient sums in *out. `chunks`: space for its chunks. */
+static lh_status leave_out_sums(cli *c, const lh_pipeline_desc *both,
+                                lh_chunk *chunks, lh_pipeline **out)
+{
+    lh_pipeline_desc without = *both;
+    for (uint32_t i = 0; i < both->n_chunks; i++) {
+        chunks[i] = both->chunks[i];
+        chunks[i].all_gather_ns = chunks[i].reduce_scatter_ns = 0;
+        chunks[i].dp_latency_ns = 0;
+    }
+    without.chunks = chunks;
+    without.dp_links = NULL;
+    return lh_pipeline_make(&without, out, &c->err);
+}
+
+lh_status cli_problem_add_direction(cli *c, const char *method, bool sums,
                                     cli_problem *problem)
 {
-    lh_pipeline_desc one = {.size = sizeof one};
-    if (!problem->plan || !method || !cli_has_word("dualpipe chimera", method))
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    const bool has_two =
+        problem->plan && problem->plan->best.placement == LH_PLACEMENT_BD;
+    const bool needs_two = method && cli_has_word("dualpipe chimera", method);
+    if (!problem->plan || (has_two ? !sums : !needs_two))
         return LH_OK;
-    CLI_TRY(lh_pipeline_describe(problem->plan->pipeline, &one, &c->err));
-    lh_chunk *chunks = calloc(2 * (size_t)one.n_chunks, sizeof *chunks);
-    lh_status status = chunks ? build_both_directions(c, &one, method, chunks,
-                                                      &problem->both_directions)
-                              : cli_no_memory(c);
+    CLI_TRY(lh_pipeline_describe(problem->plan->pipeline, &desc, &c->err));
+    lh_chunk *chunks = calloc(2 * (size_t)desc.n_chunks, sizeof *chunks);
+    lh_status status =
+        !chunks   ? cli_no_memory(c)
+        : has_two ? leave_out_sums(c, &desc, chunks, &problem->both_directions)
+                  : build_both_directions(c, &desc, method, chunks,
+                                          &problem->both_directions);
     free(chunks);
     return status;
 }

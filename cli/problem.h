@@ -30,8 +30,9 @@ void cli_problem_fini(cli_problem *problem);
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Adds a second direction to a plan's pipeline if `method`, which may be NULL,
  * needs two: copies of the chunks on the devices in reverse order, and half the
- * microbatches in each direction. */
-lh_status cli_problem_add_direction(cli *c, const char *method,
+ * microbatches in each direction. If the plan has two directions and the run
+ * sums gradients itself (`sums`), leaves out the planned times of the sums. */
+lh_status cli_problem_add_direction(cli *c, const char *method, bool sums,
                                     cli_problem *problem);
 /* Sets the host memory for cli_problem_pipeline(): raises its memory limits by
  * `text`, the --host-memory value. NULL: no change. */

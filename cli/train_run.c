@@ -636,7 +636,8 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
-    CLI_TRY(cli_problem_add_direction(c, s->schedule, problem));
+    CLI_TRY(cli_problem_add_direction(c, s->schedule, s->device == LH_TRAIN_CPU,
+                                      problem));
     CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
     if (cli_is_given(c, "offload-to") && !s->host_memory &&

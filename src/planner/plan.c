@@ -21,6 +21,7 @@
 #include "planner/search/refine.h"
 #include "planner/search/robust.h"
 #include "planner/search/search_budget.h"
+#include "planner/search/two_directions.h"
 #include "planner/search/unequal_bound.h"
 #include "planner/site_tensors.h"
 #include "planner/ties.h"
@@ -207,6 +208,23 @@ static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
                     cause.text);
 }
 
+/* Checks that the search tries two directions if the job's schedule requires
+ * them. */
+static lh_status check_directions(const lh_job *job,
+                                  const lh_plan_options *options, lh_error *err)
+{
+    if (!lhi_schedule_requires_two_directions(job) ||
+        lhi_two_directions_are_searched(job, options))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s: layout.schedule: '%s' requires two directions "
+                    "(placement bd), which plans support only with "
+                    "layout.framework: any and for the fastest iteration, "
+                    "without jitter, a Pareto front, --elastic published and "
+                    "--search monte-carlo; use dualpipev",
+                    job->name, job->layout.schedule);
+}
+
 /* Answers the --what-if questions about other links and, if requested, finds
  * the break-even values of links. */
 static lh_status evaluate_links(const lh_plan_options *options,
@@ -235,6 +253,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(check_target(
         plan->job, job->target_implied && options->target == LH_TARGET_ANY,
         err));
+    LHI_TRY(check_directions(plan->job, options, err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lhi_evaluation_cache *tried = NULL; /* shared by the searches */
     LHI_TRY(lhi_evaluation_cache_make(&tried, err));
@@ -495,8 +514,10 @@ double lh_plan_gap(const lh_plan *plan)
 void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                     uint32_t *n_layers)
 {
-    lhi_config config = {.layout = plan->best.layout,
-                         .layers = plan->best.chunk_layers};
-    lhi_config_layers(plan->job->model->layers, &config, chunk, first,
+    const lh_layout *l = &plan->best.layout;
+    const lhi_config config = {.layout = *l, .layers = plan->best.chunk_layers};
+    /* With two directions the model's chunks are followed by their copies. */
+    lhi_config_layers(plan->job->model->layers, &config,
+                      chunk % (l->pipeline * l->chunks_per_device), first,
                       n_layers);
 }

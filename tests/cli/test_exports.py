@@ -121,10 +121,26 @@ def dualpipev_keeps_its_class():
     case("rows", ["export", "dual.json", "--to", "pytorch", "-o", "dual.csv"],
          out="written")
     check(")OVERLAP_F_B" in read("dual.csv"), "pairs are cells")
+
+
+@test
+def two_directions_are_planned_and_not_exported():
+    """Two directions suit no other program."""
     write("two.yaml", SITES + "\nlayout: {pipeline: 4, schedule: dualpipe}\n")
-    case("two directions", ["plan", "two.yaml"], 1,
-         err=r"two\.yaml:\d+: layout\.schedule: 'dualpipe' requires two "
-             r"directions \(placement bd\), which plans do not have")
+    case("a plan", ["plan", "two.yaml", *SOON, "-o", "two.json"],
+         out="schedule +dualpipe, placement bd", err=ANY)
+    case("simulated", ["simulate", "two.json"], out="schedule +dualpipe")
+    for program, why in (("megatron", "does not support two directions"),
+                         ("torchtitan", "torchtitan"),
+                         ("pytorch", "do not support two directions"),
+                         ("chakra", "do not support plans with two")):
+        case(program, ["export", "two.json", "--to", program, "-o", "out"], 1,
+             err=why)
+    for options in (["--for", "longhaul"], ["--pareto"]):
+        case(f"{options}", ["plan", "two.yaml", *options], 1,
+             err=r"two\.yaml: layout\.schedule: 'dualpipe' requires two "
+                 r"directions \(placement bd\), which plans support only with "
+                 r"layout\.framework: any")
 
 
 @test

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two directions compared with two replicas on V placements, which plans have
- * in their place (docs/theory/two-directions.md, "Why plans have one
- * direction"). */
+ * in their place if the job allows it (docs/theory/two-directions.md, "Plans
+ * with two directions"). */
 #include "jobs.h"
 #include "uniform.h"
 
@@ -182,9 +182,225 @@ static void fixed_degrees_favour_two_directions(void)
     lh_pipeline_free(one);
 }
 
+/* The 8-layer model on one node of 16 GPUs. */
+#define JOB_EIGHT_LAYERS                                                       \
+    "longhaul: job/1\n"                                                        \
+    "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, vocab: 1024}\n"    \
+    "training: {global_batch: 32, sequence: 2048, zero: 1, recompute: none}\n" \
+    "cluster:\n"                                                               \
+    "  gpu: h100-sxm\n"                                                        \
+    "  gpus_per_node: 16\n"                                                    \
+    "  node_link: {gbps: 3600, latency_us: 3}\n"                               \
+    "  fabric: {gbps: 400, latency_us: 8}\n"                                   \
+    "  datacenters: [{name: west, nodes: 1}]\n"
+
+/* Builds the pipeline of a layout of JOB_EIGHT_LAYERS with the given degrees.
+ */
+static lh_pipeline *build_layout(const lh_job *job, uint32_t pipeline,
+                                 uint32_t data, lh_placement placement,
+                                 uint32_t chunks, int64_t *after_ns)
+{
+    const lh_layout layout = {.tensor = 1,
+                              .context = 1,
+                              .expert = 1,
+                              .pipeline = pipeline,
+                              .data = data,
+                              .micro_batch = 1,
+                              .chunks_per_device = chunks,
+                              .outermost = LH_OUTERMOST_PIPELINE};
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_pipeline(job, &layout, placement, LH_RECOMPUTE_NONE, &p,
+                              after_ns, &err),
+             err);
+    return p;
+}
+
+/* On one node, where all groups have equal paths, a plan's two directions cost
+ * as much as two replicas on as many stages: passes and gradient sums of each
+ * chunk are equal, and each device has the state of two chunks. */
+static void two_directions_cost_as_much_as_two_replicas(void)
+{
+    lh_job *job = job_with(JOB_EIGHT_LAYERS, "%s", "");
+    int64_t after[2];
+    lh_pipeline *two = build_layout(job, 8, 1, LH_PLACEMENT_BD, 1, &after[0]);
+    lh_pipeline *one = build_layout(job, 8, 2, LH_PLACEMENT_UD, 1, &after[1]);
+    CHECK_INT(lh_pipeline_n_chunks(two), 16);
+    CHECK_INT(lh_pipeline_n_microbatches(two), 16); /* of each direction */
+    CHECK_INT(lh_pipeline_n_microbatches(one), 16); /* of each replica */
+    for (uint32_t c = 0; c < 16; c++) {
+        const lh_chunk *x = lh_pipeline_chunk(two, c);
+        const lh_chunk *y = lh_pipeline_chunk(one, c % 8);
+        CHECK_INT(x->device, c < 8 ? c : 15 - c);
+        CHECK_INT(x->f_ns, y->f_ns);
+        CHECK_INT(x->d_ns, y->d_ns);
+        CHECK_INT(x->w_ns, y->w_ns);
+        CHECK_INT(x->mem_f, y->mem_f);
+        CHECK_INT(x->reduce_scatter_ns, y->reduce_scatter_ns);
+        CHECK(x->reduce_scatter_ns > 0);
+    }
+    for (uint32_t d = 0; d < 8; d++) {
+        int64_t pair = 0, workspace = 0;
+        const lh_chunk *a = lh_pipeline_chunk(two, d);
+        const lh_chunk *b = lh_pipeline_chunk(two, 15 - d);
+        for (int i = 0; i < 2; i++)
+            pair += lh_pipeline_chunk(one, i ? 7 - d : d)->mem_static;
+        /* the device's transient memory counts once */
+        workspace = pair - (a->mem_static + b->mem_static);
+        CHECK(workspace >= 0 && workspace < pair / 10);
+    }
+    CHECK(after[0] > after[1]); /* the optimizer updates two chunks */
+    lh_pipeline_free(one);
+    lh_pipeline_free(two);
+    lh_job_free(job);
+}
+
+/* Returns the least iteration time of a job's pipeline over all methods, in ns;
+ * INT64_MAX: none fits. */
+static int64_t find_least(const lh_pipeline *p, int64_t after_ns)
+{
+    int64_t least = INT64_MAX;
+    for (uint32_t m = 0; p && m < lh_n_methods(); m++) {
+        lh_schedule *s = NULL;
+        lh_timeline *t = NULL;
+        if (lh_method_run(lh_method_name(m), p, NULL, &s, NULL, NULL) != LH_OK)
+            continue;
+        if (lh_simulate(p, s, NULL, &t, NULL) == LH_OK &&
+            lh_timeline_makespan(t) + after_ns < least)
+            least = lh_timeline_makespan(t) + after_ns;
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+    }
+    return least;
+}
+
+/* Plans the job; checks that the plan is not slower than any method on any
+ * placement of the fixed degrees, that it has two directions only if these are
+ * faster than every other placement, and that its bound excludes no result.
+ * Returns whether it has two directions. */
+static bool check_plan(unsigned layers, unsigned pipeline, unsigned data,
+                       unsigned batch, const char *more)
+{
+    lh_job *job = job_with(
+        JOB_EIGHT_LAYERS,
+        "model: {layers: %u, hidden: 2048, ffn: 8192, heads: 16, vocab: 1024}\n"
+        "training: {global_batch: %u, sequence: 2048, zero: 1, "
+        "recompute: none}\n"
+        "layout: {tensor: 1, context: 1, pipeline: %u, data: %u, "
+        "micro_batch: 1}\n%s",
+        layers, batch, pipeline, data, more);
+    static const struct {
+        lh_placement placement;
+        uint32_t chunks;
+    } ways[] = {{LH_PLACEMENT_UD, 1},   {LH_PLACEMENT_LOOP, 2},
+                {LH_PLACEMENT_WAVE, 2}, {LH_PLACEMENT_LOOP, 3},
+                {LH_PLACEMENT_LOOP, 4}, {LH_PLACEMENT_BD, 1}};
+    int64_t one = INT64_MAX, two = INT64_MAX;
+    const lh_plan_options options = {.size = sizeof options,
+                                     .partition = LH_PARTITION_EVEN};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
+    for (size_t i = 0; plan && i < sizeof ways / sizeof *ways; i++) {
+        int64_t after;
+        bool odd = pipeline % 2 || batch / data % 2;
+        if (ways[i].chunks * pipeline > layers ||
+            (odd && ways[i].placement == LH_PLACEMENT_BD))
+            continue;
+        lh_pipeline *p =
+            build_layout(plan->job, pipeline, data, ways[i].placement,
+                         ways[i].chunks, &after);
+        int64_t *least = ways[i].placement == LH_PLACEMENT_BD ? &two : &one;
+        int64_t ns = find_least(p, after);
+        *least = ns < *least ? ns : *least;
+        lh_pipeline_free(p);
+    }
+    const bool chosen = plan && plan->best.placement == LH_PLACEMENT_BD;
+    if (plan) {
+        CHECK_MSG(plan->best.iteration_ns <= (one < two ? one : two),
+                  "%u layers on %u x %u: %lld ns, by hand %lld and %lld",
+                  layers, pipeline, data, (long long)plan->best.iteration_ns,
+                  (long long)one, (long long)two);
+        CHECK(!chosen || two < one);
+        CHECK(plan->search_bound_ns <= (one < two ? one : two));
+        CHECK(plan->search_bound_ns > 0);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+    return chosen;
+}
+
+/* Plans of jobs with fixed degrees, compared with every method on every
+ * placement. Two directions win with one layer per stage and no room for a V.
+ */
+static void planner_chooses_two_directions_where_they_win(void)
+{
+    CHECK(check_plan(8, 8, 1, 32, ""));
+    CHECK(check_plan(8, 8, 2, 64, ""));
+    CHECK(check_plan(4, 4, 2, 32, "framework: {overlap: {F+B: 0.85}}\n"));
+    CHECK(!check_plan(8, 4, 1, 7, ""));  /* an odd number of microbatches */
+    CHECK(!check_plan(9, 3, 1, 12, "")); /* an odd number of stages */
+    for (unsigned i = 0; i < 4; i++)
+        check_plan(8 + i, i % 2 ? 4 : 2, 1 + i % 2, 8 * (1 + i % 2) * (1 + i),
+                   i % 3 ? "" : "framework: {overlap: {F+B: 0.8}}\n");
+}
+
+/* Without fixed degrees plans have one direction, unless the schedule requires
+ * two. */
+static void open_degrees_have_one_direction(void)
+{
+    static const char *const schedules[] = {"", "dualpipe", "chimera"};
+    for (int i = 0; i < 3; i++) {
+        lh_job *job = i ? job_with(JOB_EIGHT_LAYERS, "layout: {schedule: %s}\n",
+                                   schedules[i])
+                        : job_with(JOB_EIGHT_LAYERS, "%s", "");
+        const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+        if (plan) {
+            CHECK((plan->best.placement == LH_PLACEMENT_BD) == (i > 0));
+            CHECK(i == 0 ||
+                  strcmp(plan->best.layout.schedule, schedules[i]) == 0);
+        }
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
+/* A plan with two directions is written, read and checked as any other. */
+static void plan_files_hold_two_directions(void)
+{
+    lh_job *job = job_with(JOB_EIGHT_LAYERS,
+                           "layout: {tensor: 1, context: 1, pipeline: 8, "
+                           "data: 1, micro_batch: 1}\n");
+    lh_plan *plan = NULL, *again = NULL;
+    char *text = NULL;
+    size_t len;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    if (again) {
+        uint32_t first, n;
+        CHECK_INT(again->best.placement, LH_PLACEMENT_BD);
+        lh_plan_layers(again, 15, &first, &n); /* the copy of chunk 7 */
+        CHECK_INT(first, 7);
+        CHECK_INT(n, 1);
+    }
+    lh_text_free(text);
+    lh_plan_free(again);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(half_the_devices_suffice);
     RUN(fixed_degrees_favour_two_directions);
+    RUN(two_directions_cost_as_much_as_two_replicas);
+    RUN(planner_chooses_two_directions_where_they_win);
+    RUN(open_degrees_have_one_direction);
+    RUN(plan_files_hold_two_directions);
     return test_summary();
 }

@@ -115,7 +115,20 @@ static void pipelines_are_built(void)
     CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_BD, LH_RECOMPUTE_NONE, &p,
                                NULL, &err),
               LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "plans do not support two directions");
+    CHECK_HAS(err.text, "require chunks_per_device: 1");
+    l.chunks_per_device = 1;
+    CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_BD, LH_RECOMPUTE_NONE, &p,
+                              NULL, &err),
+             err);
+    CHECK_INT(lhi_pipeline_placement(p), LH_PLACEMENT_BD);
+    CHECK_INT(lh_pipeline_n_links(p), 14); /* the same in both directions */
+    /* Stages 0 and 7, in west and east, have the same chunks: their gradients
+     * cross both directions of the wide-area link. */
+    CHECK_STR(lh_pipeline_dp_link(p, 0), "west>east + east>west");
+    CHECK_STR(lh_pipeline_dp_link(p, 7), "west>east + east>west");
+    CHECK(lh_pipeline_chunk(p, 0)->reduce_scatter_ns > 0);
+    CHECK(lh_pipeline_chunk(p, 0)->dp_latency_ns >= 20000000);
+    lh_pipeline_free(p);
     l = layout_of(1, 5, 3, LH_OUTERMOST_PIPELINE);
     CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
                                NULL, &err),

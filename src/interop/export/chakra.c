@@ -390,6 +390,11 @@ static lh_status find_sizes(chakra *c, lh_error *err)
         c->bytes_per_ns[i] = 1;
     if (!c->plan)
         return LH_OK;
+    if (c->plan->best.placement == LH_PLACEMENT_BD)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Chakra traces do not support plans with two "
+                        "directions (placement bd); plan with "
+                        "layout.framework: longhaul");
     const lhi_config config = lhi_config_from_choice(&c->plan->best);
     const lh_job job = lhi_config_job(c->plan->job, &config);
     const double gpus = lhi_group_size(&config.layout);

@@ -357,6 +357,10 @@ static lh_status check_runtime(const lh_plan *plan, lh_error *err)
 static lh_status check_plan(const lh_plan *plan, lh_export_target target,
                             lh_error *err)
 {
+    if (plan->best.placement == LH_PLACEMENT_BD)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM does not support two directions "
+                        "(placement bd); use longhaul plan --for megatron");
     return target == LH_EXPORT_MEGATRON && lhi_megatron_needs_runtime(plan)
                ? check_runtime(plan, err)
                : lhi_export_check(plan, LH_TARGET_MEGATRON, err);

@@ -59,20 +59,21 @@ static lh_status check_layers(const checker *k, lh_error *err)
 }
 
 /* Checks that the chunk placement matches the chunks per device: UD (stage i on
- * device i) for one, Loop or Wave for two, Loop for more. */
+ * device i) or BD (also in the other direction) for one, Loop or Wave for two,
+ * Loop for more. */
 static lh_status check_placement(const checker *k, lh_error *err)
 {
     uint32_t n = k->c->layout.chunks_per_device;
     lh_placement has = k->c->placement;
     if (n == 1
-            ? has == LH_PLACEMENT_UD
+            ? has == LH_PLACEMENT_UD || has == LH_PLACEMENT_BD
             : has == LH_PLACEMENT_LOOP || (n == 2 && has == LH_PLACEMENT_WAVE))
         return LH_OK;
     return lhi_doc_fail(
         k->doc, lhi_node_find(k->map, "placement"), err, LH_EINPUT,
         "is '%s', but layout.chunks_per_device is %" PRIu32 ", which lie %s",
         lh_placement_name(has), n,
-        n == 1   ? "as 'ud'"
+        n == 1   ? "as 'ud' or 'bd'"
         : n == 2 ? "as 'loop' or 'wave'"
                  : "as 'loop'");
 }

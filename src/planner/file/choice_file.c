@@ -102,8 +102,8 @@ static const lhi_schema elastic_table = {
 
 /* --- choice --------------------------------------------------------------- */
 
-static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
-                                              NULL};
+static const char *const placement_names[] = {"irregular", "ud", "loop",
+                                              "wave",      "bd", NULL};
 
 static const lhi_schema_field layers_row = {.width = sizeof(uint32_t),
                                             .item_type = LHI_FIELD_INTEGER,

@@ -120,7 +120,10 @@ static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
 {
     const lh_layout *l = &p->best.layout;
     const lhi_node *root = doc->root;
-    uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    /* With two directions each chunk has two copies. */
+    const uint32_t copies = p->best.placement == LH_PLACEMENT_BD ? 2 : 1;
+    const uint64_t chunks =
+        (uint64_t)l->pipeline * l->chunks_per_device * copies;
     if (lh_pipeline_n_devices(p->pipeline) != l->pipeline)
         return lhi_doc_fail(doc, lhi_node_find(root, "layout"), err, LH_EINPUT,
                             "pipeline is %" PRIu32 ", but the plan's pipeline "
@@ -128,10 +131,12 @@ static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
                             l->pipeline, lh_pipeline_n_devices(p->pipeline));
     if (lh_pipeline_n_chunks(p->pipeline) != chunks)
         return lhi_doc_fail(doc, lhi_node_find(root, "layout"), err, LH_EINPUT,
-                            "pipeline x chunks_per_device is %" PRIu64
+                            "pipeline x chunks_per_device%s is %" PRIu64
                             ", but the plan's pipeline has %" PRIu32 " chunks",
-                            chunks, lh_pipeline_n_chunks(p->pipeline));
-    if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
+                            copies > 1 ? " x 2 directions" : "", chunks,
+                            lh_pipeline_n_chunks(p->pipeline));
+    if ((uint64_t)lh_pipeline_n_microbatches(p->pipeline) * copies !=
+        p->best.microbatches)
         return lhi_doc_fail(
             doc, lhi_node_find(root, "microbatches"), err, LH_EINPUT,
             "is %" PRIu32 ", but the plan's pipeline has "

@@ -323,8 +323,8 @@ static lh_status leaves_node(const lhi_layout_builder *b,
                              const lhi_stage_placement *spread, uint32_t chunk,
                              bool *leaves, lh_error *err)
 {
-    const lh_layout own = lhi_layout_in_datacenter(&b->config->layout,
-                                                   spread->sites[0].datacenter);
+    const lh_layout own =
+        lhi_layout_in_datacenter(&b->layout, spread->sites[0].datacenter);
     lh_cost_layer_range slice =
         lhi_config_slice(b->job, b->config, spread, chunk);
     lh_cost_group all, copies;
@@ -398,7 +398,7 @@ static lh_status allocate_arrays(lhi_layout_builder *b, lh_error *err)
     uint32_t P = b->config->layout.pipeline;
     size_t n = b->job->n_datacenters;
     b->shared = LHI_NEW(b->mem, uint32_t, n * n);
-    b->chunks = LHI_NEW(b->mem, lh_chunk, b->n_chunks);
+    b->chunks = LHI_NEW(b->mem, lh_chunk, 2 * (size_t)b->n_chunks);
     b->links = LHI_NEW(b->mem, lh_link, 2 * (size_t)b->n_chunks);
     b->link_before = LHI_NEW(b->mem, uint32_t, 2 * (size_t)b->n_chunks);
     b->last_link = LHI_NEW(b->mem, uint32_t, P);
@@ -419,12 +419,14 @@ static lh_status allocate_arrays(lhi_layout_builder *b, lh_error *err)
 }
 
 /* Adds to the iteration overhead the time to reduce the gradient of the matrix
- * shared by embedding and head, if they are on different devices. */
+ * shared by embedding and head, if they are on different devices. With two
+ * directions the first and the last device have both. */
 static lh_status add_tied_embedding(lhi_layout_builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;
     uint32_t last = b->chunks[b->n_chunks - 1].device;
-    if (first == last || lhi_is_iteration_end_measured(b->job))
+    if (first == last || b->config->placement == LH_PLACEMENT_BD ||
+        lhi_is_iteration_end_measured(b->job))
         return LH_OK;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -445,6 +447,7 @@ static lh_status add_tied_embedding(lhi_layout_builder *b, lh_error *err)
 static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
+    const bool both = b->config->placement == LH_PLACEMENT_BD;
     int64_t *limits = LHI_NEW(b->mem, int64_t, P);
     uint32_t *at = LHI_NEW(b->mem, uint32_t, P);
     lh_site *sites = LHI_NEW(b->mem, lh_site, b->job->n_datacenters);
@@ -474,8 +477,9 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,
-        .n_microbatches = b->config->microbatches,
-        .n_chunks = b->n_chunks,
+        .n_microbatches = b->config->microbatches / (both ? 2 : 1),
+        .n_chunks = b->n_chunks * (both ? 2 : 1),
+        .bidirectional = both,
         .chunks = b->chunks,
         .n_links = b->n_links,
         .links = b->links,
@@ -511,6 +515,9 @@ static lh_status build_pipeline(lhi_layout_builder *b, lh_error *err)
         LHI_TRY(lhi_build_cache_place(b->known, b->job, l, &b->places, err));
     else
         LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
+    if (b->config->placement == LH_PLACEMENT_BD)
+        LHI_TRY(lhi_two_directions_merge_stages(b->job, b->mem, &b->layout,
+                                                &b->places, err));
     for (uint32_t c = 0; c < b->n_chunks; c++)
         LHI_TRY(lhi_layout_builder_add_chunk(b, c, err));
     for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
@@ -547,6 +554,7 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
     lh_job as_configured = lhi_config_job(job, config);
     lhi_layout_builder b = {.job = &as_configured,
                             .config = config,
+                            .layout = *l,
                             /* the cache has no costs per datacenter */
                             .known = l->group_micro_batches ? NULL : known,
                             .parts = parts,
@@ -557,6 +565,8 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
                         "%" PRIu64 " chunks (pipeline x chunks_per_device) "
                         "exceed the model's %" PRIu32 " layers",
                         n_chunks, job->model->layers);
+    if (config->placement == LH_PLACEMENT_BD)
+        LHI_TRY(lhi_two_directions_check(&as_configured, config, err));
     b.n_chunks = (uint32_t)n_chunks;
     *built = (lhi_built_layout){0};
     b.mem = lhi_arena_make(0);
@@ -630,10 +640,6 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a wave has 2 chunks per device, not %" PRIu32,
                         layout->chunks_per_device);
-    if (placement == LH_PLACEMENT_BD)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "plans do not support two directions (placement bd); "
-                        "use placement wave");
     config.layers = lhi_layers_requested(job, layout);
     LHI_TRY(lhi_layout_build(job, &config, &built, err));
     *out = built.pipeline;

@@ -95,11 +95,11 @@ static lh_status cost_slice(lhi_layout_builder *b,
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         lh_cost here;
         if (!b->site_costs &&
-            lhi_stage_placement_repeats(b->job, &b->config->layout, spread, i))
+            lhi_stage_placement_repeats(b->job, &b->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
         const lh_layout own =
-            lhi_layout_in_datacenter(&b->config->layout, slice.datacenter);
+            lhi_layout_in_datacenter(&b->layout, slice.datacenter);
         LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &own, &slice, &options,
                                            &b->busiest, &here, err));
         if (b->site_costs)
@@ -154,7 +154,7 @@ static bool have_equivalent_neighbours(const lhi_layout_builder *b,
     const lh_model *m = b->job->model;
     const uint32_t end_x = x->first_layer + x->n_layers;
     const uint32_t end_y = y->first_layer + y->n_layers;
-    return lhi_find_zero(b->job, &b->config->layout) < 2 ||
+    return lhi_find_zero(b->job, &b->layout) < 2 ||
            (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
             end_y < m->layers &&
             lhi_layers_are_equivalent(m, x->first_layer - 1,
@@ -173,7 +173,7 @@ static bool costs_as_much(const lhi_layout_builder *b,
         other->n_layers != slice->n_layers || other->mtp != slice->mtp ||
         has_chunk_times(b->job->profile) ||
         !lhi_stage_placements_are_alike(
-            b->job, &b->config->layout,
+            b->job, &b->layout,
             &b->places.stages[lhi_config_device(b->config, other->chunk)],
             &b->places.stages[lhi_config_device(b->config, slice->chunk)]))
         return false;
@@ -336,45 +336,57 @@ static void add_slice_memory(const lhi_layout_builder *b, uint32_t c,
         cost->activation_bytes += (int64_t)ceil(slice);
 }
 
+/* Sets chunk number `c` of the pipeline, on device `d`, to a cost of the
+ * model's chunk, and adds its state and optimizer time to the device. */
+static void set_chunk(lhi_layout_builder *b, uint32_t c, uint32_t d,
+                      const lh_cost *cost)
+{
+    lh_chunk *chunk = &b->chunks[c];
+    chunk->device = d;
+    chunk->f_ns = cost->f.total_ns;
+    chunk->d_ns = cost->d.total_ns;
+    chunk->w_ns = cost->w.total_ns;
+    chunk->mem_f = cost->activation_bytes;
+    chunk->mem_d = cost->weight_input_bytes - cost->activation_bytes;
+    chunk->mem_w = -cost->weight_input_bytes;
+    chunk->offload_ns = cost->offload_ns;
+    /* Weights, gradients, optimizer; measured if the profile has them. */
+    chunk->mem_static = lhi_cost_state_bytes(cost);
+    if (b->parts && !b->site_costs)
+        lhi_memory_add_state(cost, &b->parts[d]);
+    /* Counted once, for any chunk count on the device. */
+    chunk->mem_static += raise_maximum(&b->buffers[d], cost->buffer_bytes) +
+                         raise_maximum(&b->workspace[d], cost->workspace_bytes);
+    if (b->parts) {
+        b->parts[d].buffers_bytes = b->buffers[d];
+        b->parts[d].temporary_bytes = b->workspace[d];
+    }
+    chunk->all_gather_ns = cost->all_gather_ns;
+    chunk->reduce_scatter_ns = cost->reduce_scatter_ns;
+    chunk->dp_latency_ns = cost->all_gather_ns || cost->reduce_scatter_ns
+                               ? cost->data_latency_ns
+                               : 0;
+    b->optimizer_ns[d] += cost->optimizer_ns;
+}
+
 lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
                                        lh_error *err)
 {
     lh_cost cost;
     LHI_TRY(compute_chunk_cost(b, c, &cost, err));
     add_slice_memory(b, c, &cost);
-    uint32_t d = lhi_config_device(b->config, c);
-    lh_chunk *chunk = &b->chunks[c];
-    chunk->device = d;
-    chunk->f_ns = cost.f.total_ns;
-    chunk->d_ns = cost.d.total_ns;
-    chunk->w_ns = cost.w.total_ns;
-    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
-    chunk->mem_f = cost.activation_bytes;
-    chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
-    chunk->mem_w = -cost.weight_input_bytes;
-    chunk->offload_ns = cost.offload_ns;
-    /* Weights, gradients, optimizer; measured if the profile has them. */
-    chunk->mem_static = lhi_cost_state_bytes(&cost);
-    if (b->parts && !b->site_costs)
-        lhi_memory_add_state(&cost, &b->parts[d]);
-    /* Counted once, for any chunk count on the device. */
-    chunk->mem_static += raise_maximum(&b->buffers[d], cost.buffer_bytes) +
-                         raise_maximum(&b->workspace[d], cost.workspace_bytes);
-    if (b->parts) {
-        b->parts[d].buffers_bytes = b->buffers[d];
-        b->parts[d].temporary_bytes = b->workspace[d];
+    set_chunk(b, c, lhi_config_device(b->config, c), &cost);
+    if (b->config->placement == LH_PLACEMENT_BD) {
+        const uint32_t copy = b->n_chunks + c;
+        set_chunk(b, copy, lhi_config_device(b->config, copy), &cost);
     }
-    chunk->all_gather_ns = cost.all_gather_ns;
-    chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
-    chunk->dp_latency_ns =
-        cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
+    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
     b->built->communication_ns += cost.f.communication_ns +
                                   cost.d.communication_ns +
                                   cost.w.communication_ns - data_ns;
     b->built->zero_wait_ns +=
-        data_ns - separate_end_communication(b, &cost, c, chunk);
+        data_ns - separate_end_communication(b, &cost, c, &b->chunks[c]);
     b->late_ns = lhi_max_int64(b->late_ns, cost.reduce_extra_latency_ns);
-    b->optimizer_ns[d] += cost.optimizer_ns;
     b->built->source =
         c ? join_sources(b->built->source, cost.time_source) : cost.time_source;
     return LH_OK;

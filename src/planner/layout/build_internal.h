@@ -11,11 +11,14 @@
 typedef struct lhi_layout_builder {
     const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
+    /* The configuration's layout as the cost model sees it: with two directions
+     * it has twice the replicas, since each chunk has two copies. */
+    lh_layout layout;
     lhi_build_cache *known; /* NULL: no cache */
     lhi_arena *mem;
     lhi_layout_placement places;
-    lh_chunk *chunks;
-    uint32_t n_chunks, n_links;
+    lh_chunk *chunks;           /* the model's, then the second direction's */
+    uint32_t n_chunks, n_links; /* of the model */
     lh_link *links;
     /* per device, per link: see add_hop() in build.c */
     uint32_t *last_link, *link_before;

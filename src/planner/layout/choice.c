@@ -19,6 +19,12 @@ lhi_schedule_request lhi_schedule_requested(const lh_job *job)
     return lh_method_is_auto(want) ? LHI_REQUEST_ANY : LHI_REQUEST_METHOD;
 }
 
+bool lhi_schedule_requires_two_directions(const lh_job *job)
+{
+    return lhi_schedule_requested(job) == LHI_REQUEST_METHOD &&
+           lhi_method_find(job->layout.schedule)->chunks == LHI_CHUNK_LAYOUT_BD;
+}
+
 bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
 {
     if (job->layout.slices)
@@ -32,13 +38,15 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
     case LHI_CHUNK_LAYOUT_LOOP:
         return placement == LH_PLACEMENT_LOOP;
     case LHI_CHUNK_LAYOUT_UD_LOOP:
-        return placement != LH_PLACEMENT_WAVE;
+        return placement == LH_PLACEMENT_UD || placement == LH_PLACEMENT_LOOP;
     case LHI_CHUNK_LAYOUT_WAVE:
         return placement == LH_PLACEMENT_WAVE;
     case LHI_CHUNK_LAYOUT_WAVES:
-        return placement != LH_PLACEMENT_LOOP;
+        return placement == LH_PLACEMENT_UD || placement == LH_PLACEMENT_WAVE;
     case LHI_CHUNK_LAYOUT_BD:
-        return false; /* see lhi_schedule_check() */
+        return placement == LH_PLACEMENT_BD;
+    case LHI_CHUNK_LAYOUT_ONE_DIRECTION:
+        return placement != LH_PLACEMENT_BD;
     default:
         return true;
     }
@@ -48,7 +56,8 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
  * allows: UD one, Wave two, Loop two or more. */
 static const char *name_chunk_counts(lhi_chunk_layout chunks)
 {
-    return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
+    return chunks == LHI_CHUNK_LAYOUT_UD || chunks == LHI_CHUNK_LAYOUT_BD
+               ? "one chunk"
            : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two or more chunks"
            : chunks == LHI_CHUNK_LAYOUT_WAVE ? "two chunks"
                                              : "one or two chunks";
@@ -79,14 +88,6 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     if (lhi_method_find_number(l->schedule, NULL, &unknown) != LH_OK)
         return refuse_schedule(job, unknown.text, err);
     char why[200];
-    if (lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_BD) {
-        snprintf(why, sizeof why,
-                 "'%s' requires two directions (placement bd), which plans do "
-                 "not have: use dualpipev with half the pipeline ranks and "
-                 "twice the replicas, which is not slower",
-                 l->schedule);
-        return refuse_schedule(job, why, err);
-    }
     bool sliced =
         lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_SLICED;
     if (sliced != (l->slices > 0)) {
@@ -106,7 +107,8 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
         return refuse_schedule(job, why, err);
     }
     if (n == 0 || l->pipeline == 1 ||
-        (n == 1 && lhi_schedule_allows_placement(job, LH_PLACEMENT_UD)) ||
+        (n == 1 && (lhi_schedule_allows_placement(job, LH_PLACEMENT_UD) ||
+                    lhi_schedule_allows_placement(job, LH_PLACEMENT_BD))) ||
         (n == 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_WAVE)) ||
         (n >= 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_LOOP)))
         return LH_OK;

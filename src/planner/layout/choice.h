@@ -20,6 +20,10 @@ typedef enum lhi_schedule_request {
  * "auto"), an optimal one, or one method. */
 lhi_schedule_request lhi_schedule_requested(const lh_job *job);
 
+/* Checks whether the job requests a schedule method that needs two directions
+ * (placement BD). */
+bool lhi_schedule_requires_two_directions(const lh_job *job);
+
 /* Checks whether the job's schedule allows this chunk placement. Pipelines with
  * one rank allow any, because placements are the same. */
 bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement);

@@ -66,7 +66,7 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
                                           const lh_plan_options *options)
 {
     uint32_t n = count_chunks(config);
-    return !job->layout.chunk_layers &&
+    return !job->layout.chunk_layers && config->placement != LH_PLACEMENT_BD &&
            options->partition != LH_PARTITION_EVEN && n > 1 &&
            job->model->layers > n && lhi_layer_partition_ratio(options) > 1;
 }

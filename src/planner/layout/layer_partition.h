@@ -23,7 +23,8 @@ double lhi_layer_partition_ratio(const lh_plan_options *options);
 double lhi_layer_partition_max_ratio(const lh_job *job,
                                      const lh_plan_options *options);
 
-/* Checks whether the search may use other layer partitions than the even one:
+/* Checks whether the search may use other layer partitions than the even one,
+ * which plans with two directions keep:
  * there are several chunks, layers to move, and a ratio of layers between
  * chunks that allows it. */
 bool lhi_layer_partition_has_alternatives(const lh_job *job,

@@ -187,7 +187,8 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
  * configuration's partition, or as even as possible. `layers`: the model's. */
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count);
-/* Returns the pipeline rank (device) of a chunk. */
+/* Returns the pipeline rank (device) of a chunk. With two directions the
+ * model's chunks are followed by their copies. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
 /* Returns a chunk's layer range for the cost model, with embedding, head and
@@ -196,6 +197,21 @@ lh_cost_layer_range lhi_config_slice(const lh_job *job,
                                      const lhi_config *config,
                                      const lhi_stage_placement *spread,
                                      uint32_t chunk);
+
+/* Checks that plans support two directions (placement BD) with the job and a
+ * configuration; LH_EUNSUPPORTED otherwise. */
+lh_status lhi_two_directions_check(const lh_job *job, const lhi_config *config,
+                                   lh_error *err);
+
+/* Merges, for the costs of a layout with two directions, the placements of
+ * stages s and P - 1 - s, of P, which have the same two chunks: both then have
+ * the replicas of both, and layout->data doubles. Data in *places is in `mem`.
+ * LH_EUNSUPPORTED: the GPUs of both stages differ, or expert groups could span
+ * datacenters. */
+lh_status lhi_two_directions_merge_stages(const lh_job *job, lhi_arena *mem,
+                                          lh_layout *layout,
+                                          lhi_layout_placement *places,
+                                          lh_error *err);
 
 /* Builds a configuration's pipeline; release built->pipeline with
  * lh_pipeline_free(). */

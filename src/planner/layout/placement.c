@@ -596,7 +596,8 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)
 {
     uint32_t P = config->layout.pipeline;
-    if (config->placement == LH_PLACEMENT_WAVE && chunk >= P)
+    if (chunk >= P && (config->placement == LH_PLACEMENT_WAVE ||
+                       config->placement == LH_PLACEMENT_BD))
         return 2 * P - 1 - chunk;
     return chunk % P;
 }

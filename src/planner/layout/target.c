@@ -7,19 +7,28 @@
 
 #include <string.h>
 
-#define ALL_VALUES                                                             \
-    .placements = LHI_TARGET_ALL_VALUES, .recomputes = LHI_TARGET_ALL_VALUES,  \
-    .zeros = LHI_TARGET_ALL_VALUES, .precisions = LHI_TARGET_ALL_VALUES
+#define ONE_DIRECTION                                                          \
+    .placements =                                                              \
+        LHI_TARGET_BIT(LH_PLACEMENT_UD) | LHI_TARGET_BIT(LH_PLACEMENT_LOOP) |  \
+        LHI_TARGET_BIT(LH_PLACEMENT_WAVE) | LHI_TARGET_BIT(LH_PLACEMENT_OTHER)
+#define ALL_OTHER_VALUES                                                       \
+    .recomputes = LHI_TARGET_ALL_VALUES, .zeros = LHI_TARGET_ALL_VALUES,       \
+    .precisions = LHI_TARGET_ALL_VALUES
 
 static const lhi_target_capability capabilities[] = {
     [LH_TARGET_ANY] = {.shown = "longhaul's schedules",
                        .version = "",
                        .elastic = true,
-                       ALL_VALUES},
+                       .placements = LHI_TARGET_ALL_VALUES,
+                       ALL_OTHER_VALUES},
     [LH_TARGET_LONGHAUL] = {.shown = "longhaul's engine",
                             .version = "this version",
                             .elastic = true,
-                            ALL_VALUES},
+                            .why_placement =
+                                "sums no gradients between two directions "
+                                "during an iteration; use placement wave",
+                            ONE_DIRECTION,
+                            ALL_OTHER_VALUES},
     [LH_TARGET_MEGATRON] = {.shown = "Megatron-LM",
                             .version = "core 0.16",
                             .schedules = {"1f1b", "interleaved-1f1b"},
@@ -56,7 +65,11 @@ static const lhi_target_capability capabilities[] = {
     [LH_TARGET_PYTORCH] = {.shown = "PyTorch",
                            .version = "2.15",
                            .one_by_one = true,
-                           ALL_VALUES},
+                           .why_placement =
+                               "has no schedules in two directions; use "
+                               "placement wave",
+                           ONE_DIRECTION,
+                           ALL_OTHER_VALUES},
 };
 
 const lhi_target_capability *lhi_target_get_capability(lh_target target)

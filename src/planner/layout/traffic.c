@@ -16,6 +16,8 @@
 typedef struct counter {
     const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
+    lh_layout layout; /* of data parallelism: with two directions it has twice
+                       * the replicas */
     lhi_arena *mem;
     lhi_layout_placement places;
     lh_cost_options options; /* with defaults */
@@ -91,7 +93,7 @@ static bool has_leaders(const counter *c)
  * chunk's first backward group needs no gather. */
 static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
-    uint32_t zero = lhi_find_zero(c->job, &c->config->layout);
+    uint32_t zero = lhi_find_zero(c->job, &c->layout);
     double microbatches = c->config->microbatches;
     const lh_plan_elastic *e = c->config->elastic;
     if (e) {
@@ -242,7 +244,7 @@ static void count_tokens(counter *c, const lhi_group_layout *groups,
  * several datacenters. */
 static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
 {
-    const lh_layout *l = &c->config->layout;
+    const lh_layout *l = &c->layout;
     uint32_t stage = lhi_config_device(c->config, chunk);
     const lhi_stage_placement *spread = &c->places.stages[stage];
     if (spread->n_sites < 2)
@@ -286,7 +288,10 @@ static void count_flows(counter *c)
 {
     const lh_layout *l = &c->config->layout;
     uint32_t n = c->job->n_datacenters;
-    for (uint32_t s = 0; s < c->config->layout.pipeline; s++) {
+    /* Two stages of two directions have the same rings. */
+    const uint32_t stages =
+        l->pipeline / (c->config->placement == LH_PLACEMENT_BD ? 2 : 1);
+    for (uint32_t s = 0; s < stages; s++) {
         const lhi_stage_placement *spread = &c->places.stages[s];
         for (uint32_t i = 0; spread->n_sites > 1 && i < spread->n_sites; i++) {
             size_t pair = (size_t)spread->sites[i].datacenter * n +
@@ -323,7 +328,10 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
                          lh_error *err)
 {
     lh_job as_configured = lhi_config_job(job, config);
-    counter c = {.job = &as_configured, .config = config, .mem = mem};
+    counter c = {.job = &as_configured,
+                 .config = config,
+                 .layout = config->layout,
+                 .mem = mem};
     size_t pairs = (size_t)job->n_datacenters * job->n_datacenters;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -338,6 +346,9 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
         return lhi_fail_nomem(err);
     LHI_TRY(
         lhi_layout_place(&as_configured, &config->layout, mem, &c.places, err));
+    if (config->placement == LH_PLACEMENT_BD)
+        LHI_TRY(lhi_two_directions_merge_stages(&as_configured, mem, &c.layout,
+                                                &c.places, err));
     count_all_messages(&c);
     LHI_TRY(count_data(&c, err));
     uint32_t used = 0;

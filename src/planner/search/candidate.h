@@ -13,6 +13,7 @@
  *                         exhaustive_partitions.c: every partition
  *     local_search.h      best plan per dimension value, through
  *                         neighbourhoods (neighbourhood.h)
+ *     two_directions.h    layouts with two directions, after all others
  *     monte_carlo.c       random sampling, in place of all these
  *     elastic_search.h    elastic plans, by bounds of their own
  *     objective.h         time or cost (cost.h); pareto_front.h: both

@@ -14,6 +14,7 @@
 #include "planner/search/parallel_for.h"
 #include "planner/search/refine.h"
 #include "planner/search/search_budget.h"
+#include "planner/search/two_directions.h"
 #include "planner/search/unequal_bound.h"
 
 #include <math.h>
@@ -151,8 +152,8 @@ static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 }
 
 /* Runs all search steps with the options in `like`, a search not yet started:
- * branch and bound, moved layers, local search and elastic plans. Fills
- * `plan`. */
+ * branch and bound, moved layers, local search, two directions and elastic
+ * plans. Fills `plan`. */
 static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
                             lh_error *err)
 {
@@ -174,6 +175,8 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
         status = lhi_layout_search_move_layers(&s, err);
     if (status == LH_OK && !s.options.quick && !drawn)
         status = lhi_layout_search_run_local_search(&s, err);
+    if (status == LH_OK)
+        status = lhi_layout_search_add_two_directions(&s, err);
     set_objective(&s, goal);
     s.until_s =
         lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_ELASTIC);

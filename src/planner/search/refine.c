@@ -110,7 +110,7 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
     if (c->iteration_ns <= c->lower_bound_ns || count_passes(p) > MOST_OPS ||
         lh_pipeline_offloads(p) || /* not supported by the solver */
-        r->job->layout.slices ||
+        r->job->layout.slices || c->placement == LH_PLACEMENT_BD ||
         !lhi_target_accepts_any_order(r->job->target, c->layout.pipeline))
         return LH_OK;
     LHI_TRY(run_solver(r, p, effort, &s, err));

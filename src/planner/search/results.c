@@ -504,14 +504,14 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
     if (!list)
         return lhi_fail_nomem(err);
     const lhi_candidate found = best ? *best : (lhi_candidate){0};
-    for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
+    for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_BD; p++) {
         lhi_built_layout built;
         lh_schedule *schedule;
         lhi_candidate again = found;
         bool other = (lh_placement)p != found.config.placement;
         if (other && found.config.layout.chunks_per_device != 2)
             continue;
-        if (other && (p == LH_PLACEMENT_UD ||
+        if (other && (p == LH_PLACEMENT_UD || p == LH_PLACEMENT_BD ||
                       found.config.layout.pipeline == 1)) /* no other method */
             continue;
         again.config.placement = (lh_placement)p;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    MAX_PLACEMENTS = 3,
+    MAX_PLACEMENTS = 4,
     MAX_BASES = MAX_PLACEMENTS + 1, /* and a plan's elastic pipeline */
 };
 
@@ -429,13 +429,18 @@ static lh_status add_placements(comparison_state *x, lh_error *err)
                               {LH_PLACEMENT_LOOP, best->chunks_per_device > 2
                                                       ? best->chunks_per_device
                                                       : 2},
-                              {LH_PLACEMENT_WAVE, 2}};
+                              {LH_PLACEMENT_WAVE, 2},
+                              {LH_PLACEMENT_BD, 1}};
     for (uint32_t i = 0; i < MAX_PLACEMENTS; i++) {
         lh_error why = {0};
         if (fixed && fixed != ways[i].chunks)
             continue;
         /* On a single rank a wave equals two chunks in turn. */
         if (best->pipeline == 1 && ways[i].placement == LH_PLACEMENT_WAVE)
+            continue;
+        /* Two directions are compared if the plan has them. */
+        if (ways[i].placement == LH_PLACEMENT_BD &&
+            x->plan->best.placement != LH_PLACEMENT_BD)
             continue;
         lh_status status =
             add_placement(x, ways[i].placement, ways[i].chunks, &why);
