@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two directions compared with two replicas on V placements, which plans have
  * in their place if the job allows it (docs/theory/two-directions.md, "Plans
- * with two directions"). */
+ * with two directions"), and V placements under memory limits. */
 #include "jobs.h"
 #include "uniform.h"
 
@@ -394,6 +394,47 @@ static void plan_files_hold_two_directions(void)
     lh_job_free(job);
 }
 
+/* On a V placement, v-half fits in memory for half of the activations of zb-v.
+ * With that much memory, no other method's schedule is as fast. */
+static void planner_chooses_v_half_where_memory_is_short(void)
+{
+    lh_job *job =
+        job_with(JOB_EIGHT_LAYERS,
+                 "  gpus_per_node: 8\n"
+                 "  gpu: {tflops: 500, memory_gib: 6, memory_reserve: 0, "
+                 "memory_gbps: 3000, efficiency: 0.5}\n"
+                 "model: {layers: 16, hidden: 2048, ffn: 8192, heads: 16, "
+                 "vocab: 1024}\n"
+                 "training: {global_batch: 32, sequence: 4096, zero: 1, "
+                 "recompute: none}\n"
+                 "layout: {tensor: 1, context: 1, pipeline: 8, data: 1, "
+                 "micro_batch: 1, chunks_per_device: 2}\n");
+    const lh_plan_options methods = {.size = sizeof methods,
+                                     .no_optimal = true};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    uint32_t n_slower = 0;
+    CHECK_OK(lh_plan_make(job, &methods, &plan, &err), err);
+    if (plan) {
+        CHECK_STR(plan->best.layout.schedule, "v-half");
+        for (uint32_t m = 0; m < lh_n_methods(); m++) {
+            lh_schedule *s = NULL;
+            lh_timeline *t = NULL;
+            if (lh_method_run(lh_method_name(m), plan->pipeline, NULL, &s, NULL,
+                              NULL) == LH_OK &&
+                lh_simulate(plan->pipeline, s, NULL, &t, NULL) == LH_OK) {
+                CHECK(lh_timeline_makespan(t) >= plan->best.makespan_ns);
+                n_slower += lh_timeline_makespan(t) > plan->best.makespan_ns;
+            }
+            lh_timeline_free(t);
+            lh_schedule_free(s);
+        }
+        CHECK(n_slower > 2);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(half_the_devices_suffice);
@@ -402,5 +443,6 @@ int main(void)
     RUN(planner_chooses_two_directions_where_they_win);
     RUN(open_degrees_have_one_direction);
     RUN(plan_files_hold_two_directions);
+    RUN(planner_chooses_v_half_where_memory_is_short);
     return test_summary();
 }
