@@ -17,6 +17,15 @@ static inline int64_t lhi_max_int64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Returns the share of part `part` of `n_parts` in `total`; the shares add up
+ * to `total`. */
+static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
+                                       uint32_t n_parts)
+{
+    int64_t each = total / n_parts, rest = total % n_parts;
+    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
+}
+
 /* Returns the greatest common divisor, 0 or more. */
 static inline int64_t lhi_gcd(int64_t a, int64_t b)
 {

@@ -389,7 +389,7 @@ static void frames(const uint8_t *data, size_t size)
         lhi_proto_cancel, note,           NULL};
     lhi_failure failure = {0};
     lh_error err = {0};
-    const lhi_net_link link = {10, 10, 1};
+    const lhi_net_link link = {10, 10, 1, LHI_LINK_UNSHARED};
     size_t links_bytes = lhi_links_bytes(1);
     lhi_links *links = mmap(NULL, links_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

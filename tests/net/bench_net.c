@@ -31,12 +31,21 @@ typedef struct setting {
 } setting;
 
 static const setting settings[] = {
-    {"metro: 1 ms, 4 Gbit/s", {1000000, 0, 2}, 1 << 18, 100},
-    {"region: 10 ms, 10 Gbit/s", {10000000, 0, 0.8}, 1 << 20, 40},
-    {"continent: 20 ms, 1 Gbit/s", {20000000, 0, 8}, 1 << 20, 20},
-    {"ocean: 50 ms, 10 Gbit/s", {50000000, 0, 0.8}, 1 << 20, 20},
-    {"latency alone: 5 ms", {5000000, 0, 0}, 8, 40},
-    {"occupancy alone: 2 ms", {0, 2000000, 0}, 8, 40},
+    {"metro: 1 ms, 4 Gbit/s", {1000000, 0, 2, LHI_LINK_UNSHARED}, 1 << 18, 100},
+    {"region: 10 ms, 10 Gbit/s",
+     {10000000, 0, 0.8, LHI_LINK_UNSHARED},
+     1 << 20,
+     40},
+    {"continent: 20 ms, 1 Gbit/s",
+     {20000000, 0, 8, LHI_LINK_UNSHARED},
+     1 << 20,
+     20},
+    {"ocean: 50 ms, 10 Gbit/s",
+     {50000000, 0, 0.8, LHI_LINK_UNSHARED},
+     1 << 20,
+     20},
+    {"latency alone: 5 ms", {5000000, 0, 0, LHI_LINK_UNSHARED}, 8, 40},
+    {"occupancy alone: 2 ms", {0, 2000000, 0, LHI_LINK_UNSHARED}, 8, 40},
 };
 enum { N_SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -195,7 +204,7 @@ static lh_status ring(lhi_net *net, void *context, char **result, size_t *size,
 static void print_rate(const char *transport, runner *run, bool linked,
                        bool more)
 {
-    const lhi_net_link link = {0, 0, 0};
+    const lhi_net_link link = {0, 0, 0, LHI_LINK_UNSHARED};
     lh_error err = {0};
     uint32_t which = linked ? 0 : LHI_NET_NO_LINK;
     int64_t start_ns = lhi_now_ns();

@@ -229,7 +229,7 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
 {
     UNUSED_REST;
     /* Members in a custom order; rank 1 is in no group. */
-    static const uint32_t members[] = {3, 0, 2};
+    static const uint32_t members[] = {3, 0, 2, LHI_LINK_UNSHARED};
     uint32_t me = lhi_net_rank(net);
     if (me == 1)
         return LH_OK;
@@ -265,8 +265,8 @@ static lh_status wrong_group(lhi_net *net, void *context, char **result,
 {
     UNUSED_REST;
     const uint32_t members[] = {0, 1};
-    lhi_net_group g = {2, 1 - lhi_net_rank(net), members, LHI_NET_NO_LINK,
-                       NULL, NULL};
+    lhi_net_group g = {
+        2, 1 - lhi_net_rank(net), members, LHI_NET_NO_LINK, NULL, NULL};
     lh_error e = {0};
     EXPECT(lhi_net_barrier(net, &g, 0, NULL, &e) == LH_EINVAL);
     EXPECT(strstr(e.text, "is not member"));
@@ -599,22 +599,43 @@ const net_case net_cases[] = {
     {"misuse", 2, misuse, 0, {{0}}, NULL},
     {"collectives", 4, all_collectives, 0, {{0}}, NULL},
     {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
-    {"fifo", 3, net_links_fifo, 1, {{2000000000, 3000000, 1000}}, NULL},
+    {"fifo",
+     3,
+     net_links_fifo,
+     1,
+     {{2000000000, 3000000, 1000, LHI_LINK_UNSHARED}},
+     NULL},
     {"shared link",
      3,
      net_links_shared_link,
      2,
-     {{0}, {2000000000, 3000000, 0}},
+     {{0}, {2000000000, 3000000, 0, LHI_LINK_UNSHARED}},
      NULL},
-    {"held link", 2, net_links_held_link, 1, {{5000000, 1000000, 0}}, NULL},
+    {"held link",
+     2,
+     net_links_held_link,
+     1,
+     {{5000000, 1000000, 0, LHI_LINK_UNSHARED}},
+     NULL},
     {"changing link",
      2,
      net_links_changing_link,
      1,
-     {{400000000, 3000000, 0}},
+     {{400000000, 3000000, 0, LHI_LINK_UNSHARED}},
      NULL},
-    {"turns", 2, net_links_turns, 1, {{5000000, 3000000, 0}}, NULL},
-    {"bell", 3, bell, 2, {{30000000, 3000000, 0}, {5000000, 3000000, 0}}, NULL},
+    {"turns",
+     2,
+     net_links_turns,
+     1,
+     {{5000000, 3000000, 0, LHI_LINK_UNSHARED}},
+     NULL},
+    {"bell",
+     3,
+     bell,
+     2,
+     {{30000000, 3000000, 0, LHI_LINK_UNSHARED},
+      {5000000, 3000000, 0, LHI_LINK_UNSHARED}},
+     NULL},
     {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
     {"wrong large size",
      2,

@@ -89,7 +89,9 @@ lh_status net_links_changing_link(lhi_net *net, void *context, char **result,
 {
     UNUSED_REST;
     const int64_t ms = 1000000;
-    const lhi_net_link rules[] = {{0, ms, 0}, {500 * ms, ms, 0}, {0, 0, 0}};
+    const lhi_net_link rules[] = {{0, ms, 0, LHI_LINK_UNSHARED},
+                                  {500 * ms, ms, 0, LHI_LINK_UNSHARED},
+                                  {0, 0, 0, LHI_LINK_UNSHARED}};
     lhi_net_op ops[3] = {{0}};
     if (lhi_net_rank(net) == 0) {
         int64_t now_ns = lhi_now_ns();
@@ -99,7 +101,7 @@ lh_status net_links_changing_link(lhi_net *net, void *context, char **result,
             LHI_TRY(lhi_net_set_link(net, 0, &rules[i], err));
         }
         lh_error e = {0};
-        const lhi_net_link bad = {-1, 0, 0};
+        const lhi_net_link bad = {-1, 0, 0, LHI_LINK_UNSHARED};
         EXPECT(lhi_net_set_link(net, 0, &bad, &e) == LH_EINVAL);
         EXPECT(lhi_net_set_link(net, 1, &rules[0], &e) == LH_EINVAL);
         EXPECT(strstr(e.text, "emulated link 1 does not exist"));

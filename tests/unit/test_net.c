@@ -81,12 +81,13 @@ static void refuses(void)
 {
     lh_error err = {0};
     lhi_net *nets[2];
-    const lhi_net_link bad[] = {{0, 0, 0}, {-1, 0, 0}};
+    const lhi_net_link bad[] = {{0, 0, 0, LHI_LINK_UNSHARED},
+                                {-1, 0, 0, LHI_LINK_UNSHARED}};
     CHECK_INT(lhi_net_inproc(0, 0, NULL, nets, &err), LH_EINVAL);
     CHECK_HAS(err.text, "0 ranks");
     CHECK_INT(lhi_net_inproc(2, 2, bad, nets, &err), LH_EINVAL);
     CHECK_HAS(err.text, "emulated link 1");
-    const lhi_net_link nan_rate = {0, 0, NAN};
+    const lhi_net_link nan_rate = {0, 0, NAN, LHI_LINK_UNSHARED};
     CHECK_INT(lhi_net_inproc(2, 1, &nan_rate, nets, &err), LH_EINVAL);
 }
 
@@ -108,7 +109,7 @@ static void sleeps(void)
 {
     lhi_net *nets[2];
     lh_error err = {0};
-    const lhi_net_link slow = {300000000, 0, 0};
+    const lhi_net_link slow = {300000000, 0, 0, LHI_LINK_UNSHARED};
     CHECK_OK(lhi_net_inproc(2, 1, &slow, nets, &err), err);
     lhi_net_op send = {0}, receive = {0};
     n_looks = 0;
@@ -170,7 +171,8 @@ static int by_entry(const void *a, const void *b)
 static lhi_net_link random_rule(uint64_t *seed)
 {
     lhi_net_link rule = {(int64_t)(next_random(seed) % 5000),
-                         (int64_t)(next_random(seed) % 90), 0};
+                         (int64_t)(next_random(seed) % 90), 0,
+                         LHI_LINK_UNSHARED};
     rule.ns_per_byte = (double)(next_random(seed) % 8) * 0.25;
     return rule;
 }
@@ -253,7 +255,7 @@ static void links_follow_the_model(void)
 /* Unreceived messages fill a link; receiving them frees its capacity. */
 static void links_fill_up(void)
 {
-    const lhi_net_link rule = {0, 0, 0};
+    const lhi_net_link rule = {0, 0, 0, LHI_LINK_UNSHARED};
     size_t bytes;
     uint32_t slot = 0, first = 0;
     lh_error err = {0};
@@ -368,7 +370,7 @@ static unsigned open_files(void)
 static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main, void *context,
                            lh_status status, const char *text)
 {
-    const lhi_net_link link = {1000, 0, 0};
+    const lhi_net_link link = {1000, 0, 0, LHI_LINK_UNSHARED};
     lhi_rank_result results[8] = {{0}};
     lh_error err = {0};
     unsigned files = open_files();

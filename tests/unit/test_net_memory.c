@@ -45,7 +45,7 @@ static lh_status exchange(lhi_net *a, lhi_net *b, lh_error *err)
 
 static lh_status two_threads(lh_error *err)
 {
-    const lhi_net_link link = {100, 100, 0};
+    const lhi_net_link link = {100, 100, 0, LHI_LINK_UNSHARED};
     lhi_net *nets[2];
     lh_status status = lhi_net_inproc(2, 1, &link, nets, err);
     if (status != LH_OK)

@@ -258,8 +258,9 @@ static void networks(void)
     lh_pipeline_free(p);
 }
 
-/* Timed devices do not emulate shared links. */
-static void timed_devices(void)
+/* Timed devices share links only if these are emulated
+ * (test_engine_link_sharing.c). */
+static void real_links(void)
 {
     lh_pipeline *p = parse("  - {chunk: 1, all_gather: 27, link: wan}\n");
     lh_schedule *s = NULL;
@@ -268,7 +269,8 @@ static void timed_devices(void)
     lh_error err = {0};
     CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
     CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
-    CHECK_INT(lh_train_timed(p, x, NULL, &r, &err), LH_EUNSUPPORTED);
+    const lh_train_options o = {.size = sizeof o, .real_links = true};
+    CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "data_parallel: 'link' is the name of a link");
     lh_exec_free(x);
     lh_schedule_free(s);
@@ -342,7 +344,7 @@ int main(void)
     RUN(most_pieces);
     RUN(text_form);
     RUN(networks);
-    RUN(timed_devices);
+    RUN(real_links);
     RUN(jitter);
     RUN(events);
     return test_summary();

@@ -22,11 +22,13 @@ static lhi_net_link make_link(const lhi_job *job, const lh_link *l)
     const uint32_t from = lhi_grid_get_tensor(g, l->from),
                    to = lhi_grid_get_tensor(g, l->to);
     if (from == to)
-        return (lhi_net_link){l->latency_ns, l->transfer_ns, 0};
+        return (lhi_net_link){.latency_ns = l->latency_ns,
+                              .transfer_ns = l->transfer_ns};
     const double bytes = (double)lhi_job_count_rows(job) *
                          job->model->model->hidden * sizeof(float) /
                          (from < to ? from : to);
-    return (lhi_net_link){l->latency_ns, 0, (double)l->transfer_ns / bytes};
+    return (lhi_net_link){.latency_ns = l->latency_ns,
+                          .ns_per_byte = (double)l->transfer_ns / bytes};
 }
 
 /* Checks whether two links have the same times, and stages with the same tensor
@@ -42,6 +44,14 @@ static bool are_equal_links(const lhi_job *job, const lh_link *a,
     return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&
            ((from == other_from && to == other_to) ||
             (from == other_to && to == other_from));
+}
+
+/* Returns the rule by which messages and data-parallel pieces share links. */
+static lhi_link_sharing find_sharing(const lh_pipeline *p)
+{
+    return p->dp_priority == LH_DP_FAIR             ? LHI_LINK_FAIR
+           : p->dp_priority == LH_DP_PIPELINE_FIRST ? LHI_LINK_MESSAGES_FIRST
+                                                    : LHI_LINK_FIFO;
 }
 
 lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
@@ -63,6 +73,8 @@ lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
         *first = *first ? *first : l;
         links[p->link_resources[i]] = make_link(job, l);
     }
+    for (uint32_t i = 0; p->shared_at && i < p->shared_at[p->n_devices]; i++)
+        links[p->shared[i]].sharing = find_sharing(p);
     for (size_t i = p->n_resources;
          status == LH_OK && i < lhi_job_count_links(job); i++)
         links[i] = links[i - p->n_resources];

@@ -399,26 +399,23 @@ static lh_status await_pass_data(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
                    ? hooks->first(hooks->context,
                                   get_device_pass(rank, &pass->pass).chunk, err)
                    : LH_OK;
-    int64_t executed = lhi_emulated_collectives_ready_ns(rank, pass);
-    if (executed > *ready_ns)
-        *ready_ns = executed;
-    if (executed > lhi_now_ns())
-        lhi_sleep_until(executed);
-    return LH_OK;
+    return lhi_emulated_collectives_await_pass(rank, i, ready_ns, err);
 }
 
 /* Launches the data-parallel communication (gathers or reductions) that follows
  * `pass`, which ran during `span`. */
-static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
-                             const lhi_span *span)
+static lh_status launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
+                                  const lhi_span *span, lh_error *err)
 {
     const lhi_rank_hooks *hooks = rank->o.hooks;
     if (!hooks) {
-        lhi_emulated_collectives_start_pass(rank, pass, span->start_ns);
-        lhi_emulated_collectives_end_pass(rank, pass, span->end_ns);
-    } else if (!hooks->pass && is_last_on_chunk(rank, pass)) {
-        hooks->last(hooks->context, get_device_pass(rank, &pass->pass).chunk);
+        LHI_TRY(lhi_emulated_collectives_start_pass(rank, pass, span->start_ns,
+                                                    err));
+        return lhi_emulated_collectives_end_pass(rank, pass, span->end_ns, err);
     }
+    if (!hooks->pass && is_last_on_chunk(rank, pass))
+        hooks->last(hooks->context, get_device_pass(rank, &pass->pass).chunk);
+    return LH_OK;
 }
 
 /* Stores when pass `i` could start and when it ended, for the monitor. On the
@@ -462,10 +459,17 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
         return lhi_fail_nomem(err);
     record->start_ns = lhi_now_ns();
+    /* Collectives on shared links delay messages while the pass runs. */
+    lh_status status =
+        rank->shares_links
+            ? lhi_emulated_collectives_start_pass(rank, pass, ready_ns, err)
+            : LH_OK;
     lhi_net_begin_work(rank->o.net, lhi_watchdog_pack_pass(&pass->pass),
                        record->start_ns);
-    lh_status status = device->ops->run(
-        device, &what, in, buffer ? buffer->data : NULL, ready_ns, &span, err);
+    if (status == LH_OK)
+        status =
+            device->ops->run(device, &what, in, buffer ? buffer->data : NULL,
+                             ready_ns, &span, err);
     record->end_ns = record->issued_ns = lhi_now_ns();
     lhi_net_end_work(rank->o.net, record->end_ns);
     record->peak_bytes = device->ops->peak_bytes(device);
@@ -484,8 +488,8 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         lhi_sleep_until(span.end_ns);
         record->end_ns = record->issued_ns = lhi_now_ns();
     }
-    launch_pass_data(rank, pass, &span);
-    if (kind == LHI_STEP_TRAIN)
+    status = launch_pass_data(rank, pass, &span, err);
+    if (status == LH_OK && kind == LHI_STEP_TRAIN)
         status = lhi_activation_offload_after_pass(rank, i, &span, err);
     if (status != LH_OK) {
         if (buffer)
@@ -503,14 +507,15 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
 
 /* Sleeps until the step's last emulated collective has arrived and raises
  * *end_ns to now. */
-static void await_collectives(lhi_rank *rank, int64_t *end_ns)
+static lh_status await_collectives(lhi_rank *rank, int64_t *end_ns,
+                                   lh_error *err)
 {
-    int64_t last = lhi_emulated_collectives_last_ns(rank);
-    if (last > lhi_now_ns())
-        lhi_sleep_until(last);
+    int64_t last;
+    LHI_TRY(lhi_emulated_collectives_end_step(rank, &last, err));
     int64_t now = lhi_now_ns();
     if (last > 0 && now > *end_ns)
         *end_ns = now;
+    return LH_OK;
 }
 
 lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
@@ -521,7 +526,7 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     LHI_TRY(device->ops->begin(device, step, kind, err));
     reset_progress(rank);
     if (!rank->o.hooks)
-        lhi_emulated_collectives_begin_step(rank, t0_ns);
+        LHI_TRY(lhi_emulated_collectives_begin_step(rank, t0_ns, err));
     lhi_activation_offload_begin_step(rank, t0_ns);
     if (rank->rendezvous)
         LHI_TRY(lhi_rendezvous_begin_step(rank->rendezvous, step, kind, err));
@@ -546,7 +551,7 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(complete_unused_chunks(rank, err));
     LHI_TRY(lhi_activation_offload_end_step(rank, err));
     if (!rank->o.hooks)
-        await_collectives(rank, end_ns);
+        LHI_TRY(await_collectives(rank, end_ns, err));
     if (rank->rendezvous)
         LHI_TRY(lhi_rendezvous_end_step(rank->rendezvous, err));
     if (rank->blocking_sends)

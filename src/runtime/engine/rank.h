@@ -146,6 +146,10 @@ typedef struct lhi_rank {
     int64_t *data_ready_ns; /* per pass: arrival of all that it waits for */
     uint32_t n_collectives;
     lhi_collective_record *collectives;
+    /* The device shares links with messages: slots of the step's collectives on
+     * the emulated links; LH_NONE: arrived. */
+    bool shares_links;
+    uint32_t *shared_slots;
     /* Offload stream: its progress and when the link is free. */
     int64_t copy_free_ns;
     uint32_t n_copied;
@@ -391,20 +395,23 @@ lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
 /* Starts a step at t0_ns (time of the run's clock) without records of emulated
  * collectives. */
-void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
-/* Returns the arrival time of all collectives that the pass waits for; 0: none.
- */
-int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank,
-                                          const lhi_exec_pass *pass);
+lh_status lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns,
+                                              lh_error *err);
+/* Sleeps until all collectives that pass number `pass` needs have arrived, and
+ * raises *ready_ns to that time. */
+lh_status lhi_emulated_collectives_await_pass(lhi_rank *rank, uint32_t pass,
+                                              int64_t *ready_ns, lh_error *err);
 /* Emulates the collectives that are launched at the start of `pass`. */
-void lhi_emulated_collectives_start_pass(lhi_rank *rank,
-                                         const lhi_exec_pass *pass,
-                                         int64_t start_ns);
+lh_status lhi_emulated_collectives_start_pass(lhi_rank *rank,
+                                              const lhi_exec_pass *pass,
+                                              int64_t start_ns, lh_error *err);
 /* Emulates the collectives that are launched at the end of `pass`. */
-void lhi_emulated_collectives_end_pass(lhi_rank *rank,
-                                       const lhi_exec_pass *pass,
-                                       int64_t end_ns);
-/* Returns the arrival time of the step's last collective; 0: no collectives. */
-int64_t lhi_emulated_collectives_last_ns(const lhi_rank *rank);
+lh_status lhi_emulated_collectives_end_pass(lhi_rank *rank,
+                                            const lhi_exec_pass *pass,
+                                            int64_t end_ns, lh_error *err);
+/* Sleeps until the step's last collective has arrived, at *last_ns; 0: no
+ * collectives. */
+lh_status lhi_emulated_collectives_end_step(lhi_rank *rank, int64_t *last_ns,
+                                            lh_error *err);
 
 #endif

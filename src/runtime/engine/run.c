@@ -201,11 +201,11 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1, false, NULL};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
-    if (lh_pipeline_shares_links(pipeline, LH_NONE))
+    if (job.o.real_links && lh_pipeline_shares_links(pipeline, LH_NONE))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data_parallel: 'link' is the name of a link in "
-                        "'links'; timed devices send data-parallel "
-                        "communication only on a link of their own: rename it");
+                        "'links'; timed devices share a link only if it is "
+                        "emulated: rename it");
     if (job.o.enforces_memory)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "timed devices use no memory: limits can be enforced "

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/transport/futex.h"
+#include "runtime/transport/link_sharing.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,8 +46,24 @@ typedef struct link {
 /* The table; in memory shared between processes. */
 struct lhi_links {
     uint32_t n_links;
+    bool is_shared;        /* some link is */
+    size_t sharing_offset; /* in bytes: the table of shared links */
     link links[];
 };
+
+/* Returns the offset in bytes of the table of shared links, aligned for any
+ * type. */
+static size_t compute_sharing_offset(uint32_t n_links)
+{
+    const size_t end = sizeof(lhi_links) + n_links * sizeof(link);
+    return (end + 63) / 64 * 64;
+}
+
+/* Returns the table of shared links. */
+static lhi_sharing *get_sharing(lhi_links *table)
+{
+    return (lhi_sharing *)(void *)((char *)table + table->sharing_offset);
+}
 
 lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
                           lh_error *err)
@@ -71,7 +88,7 @@ lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
 
 size_t lhi_links_bytes(uint32_t n_links)
 {
-    return sizeof(lhi_links) + n_links * sizeof(link);
+    return compute_sharing_offset(n_links) + lhi_sharing_bytes(n_links);
 }
 
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
@@ -84,26 +101,38 @@ lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
     if (error == 0)
         error = pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
     table->n_links = 0;
+    table->is_shared = false;
+    table->sharing_offset = compute_sharing_offset(n_links);
+    bool shared = false;
     for (uint32_t i = 0; i < n_links && error == 0; i++) {
         link *l = &table->links[i];
         l->rule = links[i];
+        shared = shared || l->rule.sharing != LHI_LINK_UNSHARED;
         l->free_ns = l->arrived_ns = INT64_MIN;
         error = pthread_mutex_init(&l->lock, &how);
         if (error == 0)
             table->n_links++;
     }
     pthread_mutexattr_destroy(&how);
-    if (error == 0)
-        return LH_OK;
-    lhi_links_fini(table);
-    return lhi_fail(err, LH_EIO, "no lock for an emulated link: %s",
-                    strerror(error));
+    lh_status status =
+        error == 0 ? LH_OK
+                   : lhi_fail(err, LH_EIO, "no lock for an emulated link: %s",
+                              strerror(error));
+    if (status == LH_OK && shared)
+        status = lhi_sharing_init(get_sharing(table), n_links, links, err);
+    table->is_shared = shared && status == LH_OK;
+    if (status != LH_OK)
+        lhi_links_fini(table);
+    return status;
 }
 
 void lhi_links_fini(lhi_links *table)
 {
     for (uint32_t i = 0; i < table->n_links; i++)
         pthread_mutex_destroy(&table->links[i].lock);
+    if (table->is_shared)
+        lhi_sharing_fini(get_sharing(table));
+    table->is_shared = false;
     table->n_links = 0;
 }
 
@@ -257,12 +286,10 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     return LH_OK;
 }
 
-/* Adds a message of `bytes` bytes from rank `sender` to link `l`, which is
- * locked and has index `i`; *out: its slot. `turn`: its position in the
- * departure order. */
-static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
-                            int64_t entered_ns, uint64_t turn, uint32_t *out,
-                            lh_error *err)
+/* Computes the time for which a message of `bytes` bytes occupies link `l`, of
+ * index `i`, into *out. LH_EINVAL: it is too long. */
+static lh_status compute_transfer(const link *l, uint32_t i, size_t bytes,
+                                  int64_t *out, lh_error *err)
 {
     double transfer_ns =
         (double)l->rule.transfer_ns + (double)bytes * l->rule.ns_per_byte;
@@ -270,6 +297,18 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
         return lhi_fail(err, LH_EINVAL,
                         "emulated link %u: %zu bytes would take %g s", i, bytes,
                         transfer_ns * 1e-9);
+    *out = l->rule.transfer_ns +
+           (int64_t)((double)bytes * l->rule.ns_per_byte + 0.5);
+    return LH_OK;
+}
+
+/* Adds a message that takes transfer_ns from rank `sender` to link `l`, which
+ * is locked and has index `i`; *out: its slot. `turn`: its position in the
+ * departure order. */
+static lh_status enter_link(link *l, uint32_t i, uint32_t sender,
+                            int64_t transfer_ns, int64_t entered_ns,
+                            uint64_t turn, uint32_t *out, lh_error *err)
+{
     finalise_arrived(l, lhi_now_ns());
     LHI_TRY(check_turn(l, i, turn, err));
     uint32_t index = take_slot(l);
@@ -280,9 +319,7 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
             LHI_LINKS_MAX_MESSAGES);
     message *s = &l->slots[index];
     *s = (message){.entered_ns = entered_ns,
-                   .transfer_ns =
-                       l->rule.transfer_ns +
-                       (int64_t)((double)bytes * l->rule.ns_per_byte + 0.5),
+                   .transfer_ns = transfer_ns,
                    .latency_ns = l->rule.latency_ns,
                    .arrival_ns = LHI_LINKS_UNKNOWN,
                    .turn = turn,
@@ -303,11 +340,44 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
                         "emulated link %u does not exist; the run has %u", i,
                         table->n_links);
     link *l = &table->links[i];
+    int64_t transfer_ns;
     LHI_TRY(lock_link(l, i, err));
-    lh_status status =
-        enter_link(l, i, sender, bytes, entered_ns, turn, slot, err);
+    const lhi_net_link rule = l->rule;
+    lh_status status = compute_transfer(l, i, bytes, &transfer_ns, err);
+    if (status == LH_OK && rule.sharing == LHI_LINK_UNSHARED)
+        status =
+            enter_link(l, i, sender, transfer_ns, entered_ns, turn, slot, err);
     pthread_mutex_unlock(&l->lock);
-    return status;
+    if (status != LH_OK || rule.sharing == LHI_LINK_UNSHARED)
+        return status;
+    return lhi_sharing_add_message(get_sharing(table), i, sender, &rule,
+                                   transfer_ns, entered_ns, turn, slot, err);
+}
+
+/* Fails unless the run has shared links. */
+static lh_status check_shared(const lhi_links *table, lh_error *err)
+{
+    return table->is_shared
+               ? LH_OK
+               : lhi_fail(err, LH_EINVAL, "the run has no shared links");
+}
+
+lh_status lhi_links_add_collective(lhi_links *table, uint32_t rank,
+                                   const lhi_net_collective *what,
+                                   uint32_t *slot, lh_error *err)
+{
+    LHI_TRY(check_shared(table, err));
+    return lhi_sharing_add_collective(get_sharing(table), rank, what, slot,
+                                      err);
+}
+
+lh_status lhi_links_take_collective(lhi_links *table, uint32_t slot,
+                                    int64_t now_ns, bool *taken,
+                                    lhi_net_transfer *times, lh_error *err)
+{
+    LHI_TRY(check_shared(table, err));
+    return lhi_sharing_take(get_sharing(table), slot, now_ns, taken, times,
+                            err);
 }
 
 lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
@@ -320,7 +390,9 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
     link *l = &table->links[i];
     LHI_TRY(lhi_links_check(1, rule, err));
     LHI_TRY(lock_link(l, i, err));
+    const lhi_link_sharing sharing = l->rule.sharing;
     l->rule = *rule;
+    l->rule.sharing = sharing;
     pthread_mutex_unlock(&l->lock);
     return LH_OK;
 }
@@ -333,6 +405,11 @@ lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
                         "emulated link %u does not exist; the run has %u", i,
                         table->n_links);
     link *l = &table->links[i];
+    if (l->rule.sharing != LHI_LINK_UNSHARED)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "emulated link %u is shared with data-parallel "
+                        "communication and cannot be suspended",
+                        i);
     LHI_TRY(lock_link(l, i, err));
     finalise_arrived(l, lhi_now_ns());
     if (l->free_ns < until_ns)
@@ -344,7 +421,11 @@ lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
 
 bool lhi_links_is_valid(const lhi_links *table, uint32_t i, uint32_t slot)
 {
-    return table && i < table->n_links && slot < LHI_LINKS_MAX_MESSAGES;
+    if (!table || i >= table->n_links)
+        return false;
+    return slot < (table->links[i].rule.sharing == LHI_LINK_UNSHARED
+                       ? (uint32_t)LHI_LINKS_MAX_MESSAGES
+                       : (uint32_t)LHI_SHARING_MAX_INPUTS);
 }
 
 lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
@@ -352,6 +433,14 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
                          int64_t *arrived_ns, lh_error *err)
 {
     link *l = &table->links[i];
+    if (l->rule.sharing != LHI_LINK_UNSHARED) {
+        lhi_net_transfer times;
+        LHI_TRY(lhi_sharing_take(get_sharing(table), index, now_ns, taken,
+                                 &times, err));
+        *began_ns = times.depart_ns;
+        *arrived_ns = times.arrive_ns;
+        return LH_OK;
+    }
     message *s = &l->slots[index];
     *taken = false;
     *arrived_ns = __atomic_load_n(&s->arrival_ns, __ATOMIC_ACQUIRE);
@@ -380,5 +469,8 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
 void lhi_links_wait_known(lhi_links *table, uint32_t i, uint32_t slot,
                           int64_t until_ns)
 {
-    lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);
+    if (table->links[i].rule.sharing != LHI_LINK_UNSHARED)
+        lhi_sharing_wait_known(get_sharing(table), slot, until_ns);
+    else
+        lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);
 }

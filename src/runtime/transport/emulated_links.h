@@ -47,6 +47,15 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
                           size_t bytes, int64_t entered_ns, uint64_t turn,
                           uint32_t *slot, lh_error *err);
 
+/* Adds a collective of rank `rank` on shared links, and takes it as
+ * lhi_links_take() takes a message. */
+lh_status lhi_links_add_collective(lhi_links *table, uint32_t rank,
+                                   const lhi_net_collective *what,
+                                   uint32_t *slot, lh_error *err);
+lh_status lhi_links_take_collective(lhi_links *table, uint32_t slot,
+                                    int64_t now_ns, bool *taken,
+                                    lhi_net_transfer *times, lh_error *err);
+
 /* Sets an emulated link's latency and transfer time for later messages.
  * Messages in transit keep theirs and are not overtaken. LH_EINVAL: invalid
  * link or parameters. */
@@ -54,7 +63,7 @@ lh_status lhi_links_set(lhi_links *table, uint32_t link,
                         const lhi_net_link *rule, lh_error *err);
 
 /* Holds back all departures from emulated link `i` until until_ns, as if the
- * link were down. */
+ * link were down. LH_EUNSUPPORTED: the link is shared. */
 lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
                             lh_error *err);
 

@@ -85,6 +85,7 @@ share_links(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
 static bool are_equal(const lhi_net_link *a, const lhi_net_link *b)
 {
     return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&
+           a->sharing == b->sharing &&
            memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
 }
 

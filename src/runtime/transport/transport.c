@@ -2,6 +2,7 @@
 #include "runtime/transport/transport.h"
 
 #include "base/fail.h"
+#include "base/integer_math.h"
 #include "base/realtime.h"
 #include "runtime/transport/futex.h"
 #include "runtime/transport/transport_internal.h"
@@ -175,6 +176,30 @@ lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                         op->link);
     return lhi_links_enter(net->links, op->link, net->rank, op->size,
                            entered_ns, turn, &op->slot, err);
+}
+
+lh_status lhi_net_add_collective(lhi_net *net, const lhi_net_collective *what,
+                                 uint32_t *slot, lh_error *err)
+{
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "the run has no emulated links");
+    return lhi_links_add_collective(net->links, net->rank, what, slot, err);
+}
+
+lh_status lhi_net_await_collective(lhi_net *net, uint32_t slot,
+                                   lhi_net_transfer *out, lh_error *err)
+{
+    for (bool taken = false;;) {
+        const int64_t now_ns = lhi_now_ns();
+        LHI_TRY(lhi_links_take_collective(net->links, slot, now_ns, &taken, out,
+                                          err));
+        if (taken)
+            return LH_OK;
+        if (lhi_failure_text(net->failure))
+            return lhi_net_fail(net, err);
+        lhi_sleep_until(
+            lhi_min_int64(out->arrive_ns, now_ns + LHI_NET_POLL_NS));
+    }
 }
 
 /* Initialises `op`, a send or receive of `size` bytes at `data` with rank

@@ -41,6 +41,7 @@
  *     mpi.c                     startup under mpirun
  *     slurm.c                   startup under srun
  *     emulated_links.c          arrival times over slower links
+ *     link_sharing.c            links shared with data-parallel pieces
  *     shared_links.c            links shared by separately started processes
  *     collective.c              barrier, reduce-scatter, all-gather
  *     group.c                   persistent groups; all-to-all, ring shifts
@@ -90,6 +91,15 @@ typedef struct lhi_net_op {
     uint32_t flags;
 } lhi_net_op;
 
+/* Whether data-parallel collectives use a link beside messages, and by which
+ * rule (docs/formats/pipeline.md, "Shared links"). */
+typedef enum lhi_link_sharing {
+    LHI_LINK_UNSHARED,
+    LHI_LINK_FIFO,
+    LHI_LINK_MESSAGES_FIRST,
+    LHI_LINK_FAIR, /* a message and a piece have half of the rate each */
+} lhi_link_sharing;
+
 /* A link with emulated latency and bandwidth. A message that enters at t
  * departs at s = max(t, end of the previous transfer), occupies the link for
  * transfer_ns + bytes * ns_per_byte, and arrives latency_ns later. Messages
@@ -98,9 +108,27 @@ typedef struct lhi_net_op {
  * them. */
 typedef struct lhi_net_link {
     int64_t latency_ns;
-    int64_t transfer_ns; /* per message, independent of its size */
-    double ns_per_byte;  /* 0: size has no effect */
+    int64_t transfer_ns;      /* per message, independent of its size */
+    double ns_per_byte;       /* 0: size has no effect */
+    lhi_link_sharing sharing; /* equal on all links but unshared ones */
 } lhi_net_link;
+
+/* A data-parallel collective on shared emulated links: it occupies all its
+ * links at once, in equal pieces. */
+typedef struct lhi_net_collective {
+    uint32_t n_links;
+    const uint32_t *links; /* shared; the same in all of a rank's collectives */
+    int64_t ready_ns; /* launch; not before that of the rank's previous one */
+    int64_t transfer_ns; /* of all pieces, alone on its links */
+    int64_t latency_ns;
+    uint32_t n_pieces; /* at least 1 */
+} lhi_net_collective;
+
+/* Times of a message or collective: its first transfer begins, its last one
+ * ends, it arrives. */
+typedef struct lhi_net_transfer {
+    int64_t depart_ns, sent_ns, arrive_ns;
+} lhi_net_transfer;
 
 /* As a link: a message within a device. As a turn: a message that does not use
  * turns. */
@@ -131,6 +159,15 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
  * enter earlier depart then. LH_EINVAL: invalid link. */
 lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
                                lh_error *err);
+
+/* Adds a collective to this rank's stream, which sends one at a time; never
+ * blocks. *slot identifies it until lhi_net_await_collective(). */
+lh_status lhi_net_add_collective(lhi_net *net, const lhi_net_collective *what,
+                                 uint32_t *slot, lh_error *err);
+/* Sleeps until a collective has arrived in emulated time. LH_EIO: this or
+ * another rank has failed. */
+lh_status lhi_net_await_collective(lhi_net *net, uint32_t slot,
+                                   lhi_net_transfer *out, lh_error *err);
 
 /* Posts a receive of exactly `size` bytes from rank `from` with tag `tag` into
  * `data`; never blocks. `op` is pending until the message arrives. A message of

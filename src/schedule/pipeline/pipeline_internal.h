@@ -18,6 +18,7 @@
 #define LHI_SCHEDULE_PIPELINE_PIPELINE_INTERNAL_H
 
 #include "base/arena.h"
+#include "base/integer_math.h"
 #include "format/document/tree.h"
 
 #include <longhaul/experimental/pipeline.h>
@@ -248,15 +249,6 @@ static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
     const lhi_route *back = &p->backward[chunk + 1];
     return there->transfer_ns + there->latency_ns + back->transfer_ns +
            back->latency_ns;
-}
-
-/* Returns the share of part `part` of `n_parts` in `total`; the shares add up
- * to `total`. */
-static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
-                                       uint32_t n_parts)
-{
-    int64_t each = total / n_parts, rest = total % n_parts;
-    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
 /* Rounds a duration of at most 2^53 ns to the nearest ns. */
