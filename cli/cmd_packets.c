@@ -503,19 +503,53 @@ static lh_status write_html(cli *c, const packets_grid *g,
     return cli_write_text(c, set->html, text, len);
 }
 
-/* Simulates all rows and prints the results. `records`: one for each row, for
- * the page; NULL: none. */
+/* Rows of a table under simulation. */
+typedef struct running {
+    cli *c;
+    const lh_packet_result *results; /* of finished rows; the others zeroed */
+    uint32_t n_rows;
+} running;
+
+/* Counts the finished rows. */
+static uint32_t count_finished(const running *r)
+{
+    uint32_t n = 0;
+    while (n < r->n_rows && r->results[n].mean_ns > 0)
+        n++;
+    return n;
+}
+
+/* Shows the progress and the last finished row's time; returns true after an
+ * interrupt, to stop (callback). `context`: the running table. */
+static bool show_progress(void *context, uint32_t done, uint32_t total)
+{
+    const running *r = context;
+    uint32_t n = count_finished(r);
+    if (n == 0)
+        return cli_packets_show_progress(r->c, done, total);
+    cli_progress(r->c,
+                 "packets: simulation %" PRIu32 " of %" PRIu32 "; row %" PRIu32
+                 " of %" PRIu32 ": %.3f ms",
+                 done < total ? done + 1 : total, total, n, r->n_rows,
+                 r->results[n - 1].end_ns * 1e-6);
+    return cli_interrupts() > 0;
+}
+
+/* Simulates all rows and prints the results; after an interrupt, those of the
+ * finished rows. `records`: one for each row, for the page; NULL: none. */
 static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
                           lh_packet_result *results, lh_packet_record *records)
 {
     const settings *set = c->settings;
+    running table = {c, results, g->n_rows};
     const lh_packet_run run = {.size = sizeof run,
                                .seed = c->common.seed,
                                .n_seeds = set->seeds,
                                .threads = set->threads,
-                               .progress = cli_packets_show_progress,
-                               .context = c,
+                               .progress = show_progress,
+                               .context = &table,
                                .records = records};
+    packets_grid finished = *g;
     for (uint32_t i = 0; i < g->n_rows; i++)
         links[i] = build_link(c, g, i);
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
@@ -523,12 +557,20 @@ static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
         lh_packets_simulate_links(links, g->n_rows, &run, results, &c->err);
     cli_interrupts_end();
     cli_progress_end();
+    finished.n_rows = count_finished(&table);
+    if (status == LH_ECANCELED && finished.n_rows > 0) {
+        cli_note(
+            c, "interrupted: the results have %" PRIu32 " of %" PRIu32 " rows",
+            finished.n_rows, g->n_rows);
+        c->exit_code = EXIT_FAILED;
+        status = LH_OK;
+    }
     CLI_TRY(status);
     if (records)
-        CLI_TRY(write_html(c, g, records));
+        CLI_TRY(write_html(c, &finished, records));
     if (c->common.json)
-        return print_json(c, g, links, results);
-    print_text(c, g, links, results);
+        return print_json(c, &finished, links, results);
+    print_text(c, &finished, links, results);
     return LH_OK;
 }
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences on a terminal: width, colours, progress."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -115,5 +116,22 @@ out, _ = process.communicate(timeout=HANGS)
 check(process.returncode == -signal.SIGINT and out == b"" and
       rest.endswith("\r\x1b[K") and "longhaul" not in rest,
       f"Ctrl-C: {process.returncode} {rest[-60:]!r}")
+os.close(master)
+
+# Ctrl-C in longhaul packets prints the rows that are finished. The second row
+# takes minutes.
+process, master = start(["packets", "--gbps", "400", "--latency", "1us", "--message",
+                         "10KB,900GB", "--window-kib", "1024", "--seeds", "1", "--json"], 100,
+                        on=("stderr",))
+seen = b""
+while b"row 1 of 2" not in seen:
+    seen += os.read(master, 4096)
+process.send_signal(signal.SIGINT)
+rest = drain(master, process)
+out, _ = process.communicate(timeout=HANGS)
+rows = json.loads(out)["rows"]
+check(process.returncode == 1 and [row["message_bytes"] for row in rows] == [10000] and
+      rows[0]["sent"] == 3 and "interrupted: the results have 1 of 2 rows" in rest,
+      f"Ctrl-C: {process.returncode} {rest[-90:]!r} {rows}")
 os.close(master)
 finish()

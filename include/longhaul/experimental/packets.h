@@ -151,7 +151,8 @@ typedef struct lh_packet_run {
 /* Simulates messages over each of n long links packet by packet, with every
  * seed of `run`; out[i]: times, rate and packet counters of links[i].
  * LH_EINVAL: a value is out of range; LH_ECANCELED: stopped by the progress
- * callback. */
+ * callback. out[i] of a link with all its seeds simulated is filled before the
+ * next link begins, also if the call fails later; other links' stay. */
 LH_API lh_status lh_packets_simulate_links(const lh_packet_link *links,
                                            uint32_t n, const lh_packet_run *run,
                                            lh_packet_result *out,
