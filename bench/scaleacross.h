@@ -108,6 +108,9 @@ void across_add_100k(across_add_value add, void *to, const char *name,
 void across_short_figures(across_add_value add, void *to);
 /* Prints the ratios for the testbed's figures for both readings of table 2. */
 void across_print_readings(FILE *to);
+/* Prints figures 6, 20 and 21 with simulated packets for several usual
+ * oversubscriptions, PP-out and DP-out. */
+void across_print_ranges(FILE *to);
 /* Prints figure 24 at 1:16 for several batches: three searches each. */
 void across_print_batches(FILE *to);
 /* Computes the figures whose layouts come from a search. */

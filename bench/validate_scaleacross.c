@@ -263,6 +263,9 @@ int main(int argc, char **argv)
     if (a.parts[SHORT]) {
         across_short_figures(store_value, &all);
         ok = update_part(&t, &all, SHORT, a.on.page, a.on.write) && ok;
+        ok = update_table("validate-scaleacross ranges", across_print_ranges,
+                          0.005, &a.on) &&
+             ok;
     }
     if (a.parts[SEARCHES]) {
         ok = update_table("validate-scaleacross batches", across_print_batches,
