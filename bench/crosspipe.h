@@ -25,10 +25,11 @@ void crosspipe_delays(FILE *to, const page_options *how);      /* figure 11 */
 void crosspipe_degrees(FILE *to, const page_options *how);     /* figure 12 */
 void crosspipe_strides(FILE *to, const page_options *how);     /* figure 15 */
 
-/* The lines for figures 9 and 11. */
+/* The lines for figures 9 and 11, and for tables 5 and 6. */
 void crosspipe_claim_datacenters(score *s, FILE *to);
 void crosspipe_claim_savings(score *s, FILE *to);
-/* Prints the numbers in the paper's text for figures 9 and 11. */
+void crosspipe_claim_cases(score *s, FILE *to);
+/* Prints the numbers in the paper's text. */
 void crosspipe_claims(FILE *to, const page_options *how);
 
 /* Writes figure 8's curves as a report. Returns false after printing an error.

@@ -20,6 +20,7 @@ void crosspipe_claims(FILE *to, const page_options *how)
     score_print_head(to);
     crosspipe_claim_datacenters(&s, to);
     crosspipe_claim_savings(&s, to);
+    crosspipe_claim_cases(&s, to);
     score_print(&s, "rows", to);
 }
 
