@@ -162,9 +162,10 @@ static const cli_option options[] = {
      .example_argument = "20,20,100,10",
      .help =
          "With --search monte-carlo, four numbers: layouts to sample that fit "
-         "in memory, layer partitions to sample for each layout, fastest "
-         "samples to keep, and one-layer changes to try for each kept sample "
-         "(default: 300,100,1000,100). --seed changes the samples."},
+         "in memory, layer partitions to sample for each of the fastest tenth "
+         "of the layouts, fastest samples to keep, and one-layer changes to "
+         "try for each kept sample (default: 3000,100,1000,100). --seed "
+         "changes the samples."},
     {.name = "max-chunk-ratio",
      .type = CLI_REAL,
      .at = offsetof(settings, ratio),
@@ -401,7 +402,7 @@ static lh_job make_open_job(const lh_job *today)
     return job;
 }
 
-/* Parses the sample counts of --draws, "300,100,1000,100"; missing values are
+/* Parses the sample counts of --draws, "3000,100,1000,100"; missing values are
  * unchanged. Returns false if the text is invalid. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {

@@ -51,11 +51,11 @@ typedef enum lh_partition_search {
     LH_PARTITION_EVEN, /* even partition, no search */
 } lh_partition_search;
 
-/* LH_PARTITION_MONTE_CARLO's parameters; 0: the paper's value, or 300
+/* LH_PARTITION_MONTE_CARLO's parameters; 0: the paper's value, or 3000
  * layouts. */
 typedef struct lh_plan_sampling {
     uint32_t layouts;    /* whose even partition fits the memory */
-    uint32_t partitions; /* per layout; 100 */
+    uint32_t partitions; /* per layout of the fastest tenth; 100 */
     uint32_t keep;       /* fastest ones kept; 1000 */
     uint32_t changes;    /* one-layer changes per kept partition; 100 */
     uint64_t seed;       /* 1 */

@@ -169,8 +169,72 @@ static void useless_times_are_not_needed(void)
     CHECK(memcmp(timed[0], timed[1], sizeof timed[0]) == 0);
 }
 
+/* Times of sampled partitions, in sampling order. */
+typedef struct sampled_times {
+    int64_t ns[90];
+    uint32_t n;
+} sampled_times;
+
+/* A time that grows with the variation of chunk sizes. */
+static lh_status time_of_variation(void *context, const uint32_t *layers,
+                                   int64_t useless_ns, int64_t *ns,
+                                   lh_error *err)
+{
+    sampled_times *t = context;
+    (void)useless_ns;
+    (void)err;
+    *ns = 0;
+    for (uint32_t c = 0; c < 12; c++)
+        *ns += (int64_t)layers[c] * layers[c] * 1000000;
+    if (t && t->n < 90)
+        t->ns[t->n++] = *ns;
+    return LH_OK;
+}
+
+/* Returns the mean excess over the even partition's time, 12 chunks of 4
+ * layers. */
+static double mean_excess(const int64_t *ns, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)(ns[i] - INT64_C(192000000));
+    return sum / n;
+}
+
+/* The first third of the samples is random; the correlation of features with
+ * their times selects the others, which are faster. */
+static void features_guide_samples(void)
+{
+    sampled_times t = {.n = 0};
+    lh_error err = {0};
+    int64_t ns = INT64_MAX;
+    uint32_t best[12];
+    lhi_partition p = {48, 12, 3, time_of_variation, &t, false, 0};
+    const lhi_partition_sampling how = {90, 0, 0, 1};
+    CHECK_OK(lhi_partition_sample(&p, &how, best, &ns, &err), err);
+    CHECK_INT(t.n, 90);
+    CHECK(mean_excess(t.ns + 30, 60) < mean_excess(t.ns, 30) / 2);
+}
+
+/* Changes continue from the last one that was not slower: the even partition is
+ * two moves away. */
+static void changes_accumulate(void)
+{
+    lh_error err = {0};
+    lhi_random random = {1};
+    uint32_t layers[12] = {3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5};
+    int64_t ns = 196000000;
+    lhi_partition p = {48, 12, 3, time_of_variation, NULL, false, 0};
+    CHECK_OK(lhi_partition_perturb(&p, 2000, &random, layers, &ns, &err), err);
+    CHECK_INT(ns, 192000000);
+    for (uint32_t c = 0; c < 12; c++)
+        CHECK_INT(layers[c], 4);
+}
+
 int main(void)
 {
+    RUN(features_guide_samples);
+    RUN(changes_accumulate);
     RUN(counts);
     RUN(all_of_twelve_layers);
     RUN(searches);

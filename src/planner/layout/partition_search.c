@@ -223,6 +223,21 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
 
 /* --- Monte Carlo ---------------------------------------------------------- */
 
+enum {
+    UNGUIDED = 3, /* a third of the samples are not guided by features */
+    PROPOSED =
+        32, /* random partitions from which a guided sample is selected */
+    N_FEATURES = 4
+};
+
+/* Sums over the timed samples, for the correlation of each feature with time.
+ */
+typedef struct feature_sums {
+    double n, ms, ms_squared; /* of times, less `offset_ns` */
+    int64_t offset_ns;
+    double value[N_FEATURES], squared[N_FEATURES], product[N_FEATURES];
+} feature_sums;
+
 /* One sampled partition. */
 typedef struct sample {
     int64_t ns;
@@ -238,25 +253,104 @@ static int compare_samples(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Samples a partition: adds layers one by one to random chunks and repeats
- * until it is allowed; after 200 failures uses the even partition. */
+/* Computes a partition's features: the largest chunk, the variation of chunk
+ * sizes (sum of squares), the first and the last chunk, in layers. */
+static void compute_features(const lhi_partition *p, const uint32_t *layers,
+                             double *features)
+{
+    uint32_t largest = 0;
+    double squares = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (layers[c] > largest)
+            largest = layers[c];
+        squares += (double)layers[c] * layers[c];
+    }
+    features[0] = largest;
+    features[1] = squares;
+    features[2] = layers[0];
+    features[3] = layers[p->n_chunks - 1];
+}
+
+/* Adds one timed sample to the sums. */
+static void add_to_sums(feature_sums *s, const lhi_partition *p,
+                        const uint32_t *layers, int64_t ns)
+{
+    double features[N_FEATURES];
+    compute_features(p, layers, features);
+    if (s->n == 0)
+        s->offset_ns = ns;
+    const double ms = (double)(ns - s->offset_ns) / 1e6;
+    s->n++;
+    s->ms += ms;
+    s->ms_squared += ms * ms;
+    for (uint32_t i = 0; i < N_FEATURES; i++) {
+        s->value[i] += features[i];
+        s->squared[i] += features[i] * features[i];
+        s->product[i] += features[i] * ms;
+    }
+}
+
+/* Estimates how slow a partition is: the sum over its features of the deviation
+ * from the mean, in standard deviations, times the feature's correlation with
+ * time. */
+static double estimate_slowness(const feature_sums *s, const lhi_partition *p,
+                                const uint32_t *layers)
+{
+    double features[N_FEATURES], slowness = 0;
+    compute_features(p, layers, features);
+    for (uint32_t i = 0; i < N_FEATURES; i++) {
+        const double variance =
+            s->n * s->squared[i] - s->value[i] * s->value[i];
+        if (variance > 0)
+            slowness += (s->n * s->product[i] - s->value[i] * s->ms) *
+                        (s->n * features[i] - s->value[i]) / variance;
+    }
+    return slowness;
+}
+
+/* Samples a partition: the even one, changed by up to n_chunks random moves of
+ * one layer, so that partitions of every variation of chunk sizes are sampled.
+ * Repeats until it is allowed; after 200 failures uses the even partition. */
 static void sample_partition(const lhi_partition *p, lhi_random *random,
                              uint32_t *layers)
 {
-    uint32_t n = p->n_chunks;
-    for (uint32_t tries = 0; tries < 200; tries++) {
+    const uint32_t n = p->n_chunks;
+    for (uint32_t tries = 0; tries <= 200; tries++) {
+        uint32_t moves = lhi_random_below(random, n) + 1;
         for (uint32_t c = 0; c < n; c++)
-            layers[c] = 1;
-        for (uint32_t i = n; i < p->n_layers; i++)
+            layers[c] = p->n_layers / n + (c < p->n_layers % n);
+        while (tries < 200 && moves-- > 0) {
+            const uint32_t from = lhi_random_below(random, n);
+            if (layers[from] == 1)
+                continue;
+            layers[from]--;
             layers[lhi_random_below(random, n)]++;
+        }
         if (lhi_partition_allows(p, layers))
             return;
     }
-    for (uint32_t c = 0; c < n; c++)
-        layers[c] = p->n_layers / n + (c < p->n_layers % n);
 }
 
-/* Times random partitions and stores them in `drawn`, one after another.
+/* Samples the partition of PROPOSED random ones that is the fastest by its
+ * features. `scratch` has space for a partition. */
+static void sample_guided_partition(const lhi_partition *p,
+                                    const feature_sums *sums,
+                                    lhi_random *random, uint32_t *scratch,
+                                    uint32_t *layers)
+{
+    double least = 0;
+    for (uint32_t i = 0; i < PROPOSED; i++) {
+        sample_partition(p, random, scratch);
+        const double slowness = estimate_slowness(sums, p, scratch);
+        if (i == 0 || slowness < least) {
+            least = slowness;
+            memcpy(layers, scratch, p->n_chunks * sizeof *layers);
+        }
+    }
+}
+
+/* Times random partitions and stores them in `drawn`, one after another, after
+ * which `drawn` has space for one more. Features guide all but the first third.
  * samples[]: their numbers and times; *best and *best_ns: the fastest partition
  * so far, with its time. */
 static lh_status sample_partitions(lhi_partition *p,
@@ -265,39 +359,44 @@ static lh_status sample_partitions(lhi_partition *p,
                                    uint32_t *drawn, uint32_t *best,
                                    int64_t *best_ns, lh_error *err)
 {
+    feature_sums sums = {0};
+    uint32_t *scratch = drawn + (size_t)how->samples * p->n_chunks;
     for (uint32_t i = 0; i < how->samples; i++) {
         uint32_t *layers = drawn + (size_t)i * p->n_chunks;
-        sample_partition(p, random, layers);
+        if (i < how->samples / UNGUIDED || sums.n < 2)
+            sample_partition(p, random, layers);
+        else
+            sample_guided_partition(p, &sums, random, scratch, layers);
         samples[i].number = i;
         LHI_TRY(time_partition(p, layers, INT64_MAX, best, best_ns,
                                &samples[i].ns, err));
+        if (samples[i].ns < INT64_MAX)
+            add_to_sums(&sums, p, layers, samples[i].ns);
     }
     return LH_OK;
 }
 
-/* Times random moves of one layer from the sampled partition `layers`, which
- * stays unchanged. *best and *best_ns receive a partition that is faster than
- * the best so far. */
-static lh_status improve_samples(lhi_partition *p,
-                                 const lhi_partition_sampling *how,
-                                 lhi_random *random, uint32_t *layers,
-                                 uint32_t *best, int64_t *best_ns,
-                                 lh_error *err)
+lh_status lhi_partition_perturb(lhi_partition *p, uint32_t changes,
+                                lhi_random *random, uint32_t *layers,
+                                int64_t *ns, lh_error *err)
 {
-    int64_t ns;
-    for (uint32_t i = 0; i < how->changes && p->n_chunks > 1; i++) {
+    for (uint32_t i = 0; i < changes && p->n_chunks > 1; i++) {
         uint32_t from = lhi_random_below(random, p->n_chunks);
         uint32_t to = lhi_random_below(random, p->n_chunks - 1);
+        int64_t changed_ns = INT64_MAX;
         to += to >= from;
         layers[from]--;
         layers[to]++;
-        lh_status status = LH_OK;
-        if (lhi_partition_allows(p, layers))
-            status =
-                time_partition(p, layers, *best_ns, best, best_ns, &ns, err);
+        if (lhi_partition_allows(p, layers)) {
+            p->n_timed++;
+            LHI_TRY(p->time(p->context, layers, INT64_MAX, &changed_ns, err));
+        }
+        if (changed_ns <= *ns && changed_ns < INT64_MAX) {
+            *ns = changed_ns;
+            continue;
+        }
         layers[from]++;
         layers[to]--;
-        LHI_TRY(status);
     }
     return LH_OK;
 }
@@ -309,7 +408,7 @@ lh_status lhi_partition_sample(lhi_partition *p,
     lhi_random random = {how->seed};
     sample *samples = calloc((size_t)how->samples + 1, sizeof *samples);
     uint32_t *drawn =
-        calloc((size_t)how->samples * p->n_chunks + 1, sizeof *drawn);
+        calloc(((size_t)how->samples + 1) * p->n_chunks, sizeof *drawn);
     lh_status status = LH_OK;
     if (!samples || !drawn)
         status = lhi_fail_nomem(err);
@@ -319,10 +418,15 @@ lh_status lhi_partition_sample(lhi_partition *p,
     if (status == LH_OK)
         lhi_sort(samples, how->samples, sizeof *samples, compare_samples);
     for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
-         i++)
-        status = improve_samples(
-            p, how, &random, drawn + (size_t)samples[i].number * p->n_chunks,
-            best, best_ns, err);
+         i++) {
+        uint32_t *layers = drawn + (size_t)samples[i].number * p->n_chunks;
+        status = lhi_partition_perturb(p, how->changes, &random, layers,
+                                       &samples[i].ns, err);
+        if (status == LH_OK && samples[i].ns < *best_ns) {
+            *best_ns = samples[i].ns;
+            memcpy(best, layers, p->n_chunks * sizeof *best);
+        }
+    }
     free(samples);
     free(drawn);
     return status;

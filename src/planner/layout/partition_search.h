@@ -4,6 +4,8 @@
 #ifndef LHI_PLANNER_LAYOUT_PARTITION_SEARCH_H
 #define LHI_PLANNER_LAYOUT_PARTITION_SEARCH_H
 
+#include "base/random.h"
+
 #include <longhaul/status.h>
 
 #include <stdbool.h>
@@ -56,15 +58,22 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 
+/* Changes `layers`, whose time is *ns, `changes` times: moves a layer between
+ * two random chunks, and undoes the move if the result is slower or not allowed
+ * (Metropolis et al., 1953, at temperature 0). */
+lh_status lhi_partition_perturb(lhi_partition *p, uint32_t changes,
+                                lhi_random *random, uint32_t *layers,
+                                int64_t *ns, lh_error *err);
+
 /* Monte Carlo search by ScaleAcross Explorer (2026, section 6.2): `samples`
- * random partitions; each of the `keep` fastest is changed `changes` times by
- * moving one layer between chunks. */
+ * random partitions; each of the `keep` fastest is changed `changes` times. */
 typedef struct lhi_partition_sampling {
     uint32_t samples, keep, changes;
     uint64_t seed;
 } lhi_partition_sampling;
-/* Searches layer partitions by Monte Carlo: times random ones, then random
- * moves of the fastest. `best`, *best_ns: the fastest. */
+/* Searches layer partitions by Monte Carlo: times random ones, of which two
+ * thirds are guided by features of the timed ones, then random changes of the
+ * fastest. `best`, *best_ns: the fastest. */
 lh_status lhi_partition_sample(lhi_partition *p,
                                const lhi_partition_sampling *how,
                                uint32_t *best, int64_t *best_ns, lh_error *err);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
- * section 5), for comparison. Samples layouts, schedules and partitions: first
- * uniformly, then like the fastest samples (the paper guides later samples by
- * features of fast ones). Keeps the fastest partitions, and changes each many
- * times by one layer. */
+ * section 6.2), for comparison:
+ *
+ * 1. Samples layouts that fit the memory, each with the even partition under
+ *    every fast method: first uniformly, then like the fastest samples (the
+ *    paper guides later samples by features of fast ones).
+ * 2. Samples partitions of the fastest tenth of the layouts.
+ * 3. Changes each of the fastest partitions many times by one layer. */
 #include "planner/layout/choice.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
@@ -12,6 +15,7 @@
 #include "planner/search/unexplored.h"
 
 #include "base/random.h"
+#include "base/sort.h"
 
 #include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
@@ -19,10 +23,14 @@
 #include <string.h>
 
 enum {
-    SIMULATED = 8,   /* layouts evaluated under every method */
-    TRIES = 200,     /* most samples per layout, because few may fit */
-    EXPLORATION = 3, /* a third of the layouts are sampled uniformly */
-    COMPARED = 32    /* layouts compared to select a model for a sample */
+    SIMULATED = 8,         /* layouts evaluated under every method */
+    TRIES = 200,           /* most samples per layout, because few may fit */
+    MOST_TRIES = 60000,    /* samples in all */
+    KNOWN_SLOTS = 1 << 17, /* of the hash set: more than MOST_TRIES */
+    EXPLORATION = 3,       /* a third of the layouts are sampled uniformly */
+    COMPARED = 256,        /* layouts compared to select a model for a sample */
+    PARTITIONED = 10,      /* a tenth of the layouts get sampled partitions */
+    DEFAULT_LAYOUTS = 3000
 };
 
 /* A kept partition. */
@@ -33,10 +41,11 @@ typedef struct kept_partition {
     uint32_t *layers;
 } kept_partition;
 
-/* The results of a layout's samples. */
+/* A sampled layout. */
 typedef struct sampled_layout {
-    int64_t ns;      /* of the fastest */
-    uint32_t method; /* of all its samples */
+    int64_t ns;         /* with the even partition */
+    uint32_t layout;    /* candidate */
+    const char *method; /* the fastest with the even partition */
 } sampled_layout;
 
 /* Sampling state. */
@@ -48,6 +57,8 @@ typedef struct monte_carlo {
     kept_partition *best; /* by ns, the fastest first */
     uint32_t n_best;
     lhi_arena *mem;
+    uint64_t *known;         /* hashes of sampled layouts; 0: empty slot */
+    sampled_layout *sampled; /* by candidate; after step 1 by time */
     /* One layout's sampling state: */
     uint32_t layout;
     const char *method;
@@ -57,8 +68,6 @@ typedef struct monte_carlo {
     uint32_t seen;          /* visited children with most_equal equal values */
     uint32_t most_equal;    /* most dimensions equal to `like` in a child */
     lhi_config chosen;
-    uint32_t first_method;   /* to try with it */
-    sampled_layout *sampled; /* by candidate */
 } monte_carlo;
 
 /* Returns `given`, or the default `usual` if `given` is 0. */
@@ -79,8 +88,18 @@ static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 
 /* --- one layout ----------------------------------------------------------- */
 
+/* Returns a dimension's value to imitate: the number of GPUs for the data
+ * degree, which changes with the other degrees. */
+static uint64_t get_imitated_value(lhi_dimension dimension,
+                                   const lhi_config *config)
+{
+    return dimension == LHI_DIMENSION_DATA
+               ? lh_layout_gpus(&config->layout)
+               : lhi_dimension_value(dimension, config);
+}
+
 /* Counts the dimensions among `dimensions` (a set of bits) that `level` decides
- * and in which two configurations have equal values. */
+ * and in which two configurations have equal values to imitate. */
 static uint32_t count_equal(const lhi_config *x, const lhi_config *y,
                             uint32_t dimensions, lhi_level level)
 {
@@ -88,7 +107,7 @@ static uint32_t count_equal(const lhi_config *x, const lhi_config *y,
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS; i++) {
         const lhi_dimension d = (lhi_dimension)i;
         n += (dimensions >> i & 1) && lhi_dimension_level(d) == level &&
-             lhi_dimension_value(d, x) == lhi_dimension_value(d, y);
+             get_imitated_value(d, x) == get_imitated_value(d, y);
     }
     return n;
 }
@@ -113,7 +132,7 @@ static lh_status select_child(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Returns the fastest of a few random layouts sampled so far. */
+/* Returns the fastest of COMPARED random layouts sampled so far. */
 static uint32_t select_model(monte_carlo *d)
 {
     uint32_t best = lhi_random_below(&d->random, d->s->n);
@@ -125,40 +144,32 @@ static uint32_t select_model(monte_carlo *d)
     return best;
 }
 
-/* Checks whether two complete configurations have equal values in all
- * dimensions. */
-static bool are_equal(const lhi_config *x, const lhi_config *y)
+/* Adds the sampled layout to the known ones. Returns whether it was known. */
+static bool add_known(monte_carlo *d)
 {
+    uint64_t hash = 0;
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS; i++)
-        if (lhi_dimension_value((lhi_dimension)i, x) !=
-            lhi_dimension_value((lhi_dimension)i, y))
-            return false;
-    return true;
-}
-
-/* Checks whether a layout equal to the sampled one has been sampled before. */
-static bool is_known(const monte_carlo *d)
-{
-    for (uint32_t i = 0; i < d->s->n; i++)
-        if (are_equal(&d->s->candidates[i].config, &d->chosen))
-            return true;
-    return false;
+        hash = lhi_mix64(hash ^
+                         lhi_dimension_value((lhi_dimension)i, &d->chosen)) +
+               i;
+    hash += hash == 0;
+    uint32_t slot = (uint32_t)hash % KNOWN_SLOTS;
+    while (d->known[slot] != 0 && d->known[slot] != hash)
+        slot = (slot + 1) % KNOWN_SLOTS;
+    const bool was_known = d->known[slot] == hash;
+    d->known[slot] = hash;
+    return was_known;
 }
 
 /* Samples a complete layout at random, level by level of the search tree;
  * *found: there is one. After the exploration the sample imitates a fast layout
- * in all dimensions but one to three, half of the time with its method. */
+ * in all dimensions but one to three. */
 static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
 {
     uint64_t dropped = 0;
     d->like = NULL;
-    d->first_method = lhi_random_below(&d->random, lhi_n_methods);
-    if (d->s->n > d->n_layouts / EXPLORATION) {
-        const uint32_t model = select_model(d);
-        d->like = &d->s->candidates[model].config;
-        if (lhi_random_below(&d->random, 2) == 0)
-            d->first_method = d->sampled[model].method;
-    }
+    if (d->s->n > d->n_layouts / EXPLORATION)
+        d->like = &d->s->candidates[select_model(d)].config;
     d->imitated = (1u << LHI_N_DIMENSIONS) - 1;
     for (uint32_t i = lhi_random_below(&d->random, 3) + 1; i > 0; i--)
         d->imitated &= ~(1u << lhi_random_below(&d->random, LHI_N_DIMENSIONS));
@@ -226,8 +237,6 @@ static lh_status keep_partition(monte_carlo *d, int64_t ns,
         full = at > 0;
         at -= full;
     }
-    if (ns < d->sampled[d->layout].ns)
-        d->sampled[d->layout].ns = ns;
     if (d->n_keep == 0 || (full && ns >= d->best[at].ns))
         return LH_OK;
     uint32_t *copy = LHI_NEW(d->mem, uint32_t, n);
@@ -298,34 +307,25 @@ static lh_status sample_partitions(monte_carlo *d, lh_error *err)
     return status;
 }
 
-/* Times random one-layer moves in a stored partition `one`; `layers` is
- * scratch. */
+/* Times random changes of a stored partition `one`; `layers` is scratch. */
 static lh_status change_partition(monte_carlo *d, const kept_partition *one,
                                   uint32_t *layers, lh_error *err)
 {
     d->layout = one->layout;
     d->method = one->method;
     lhi_partition p = make_partition(d);
-    for (uint32_t i = 0; i < d->n_changes && p.n_chunks > 1; i++) {
-        uint32_t from = lhi_random_below(&d->random, p.n_chunks);
-        uint32_t to = lhi_random_below(&d->random, p.n_chunks - 1);
-        int64_t ns;
-        to += to >= from;
-        memcpy(layers, one->layers, p.n_chunks * sizeof *layers);
-        layers[from]--;
-        layers[to]++;
-        if (lhi_partition_allows(&p, layers))
-            LHI_TRY(time_partition(d, layers, INT64_MAX, &ns, err));
-    }
-    return LH_OK;
+    int64_t ns = one->ns;
+    memcpy(layers, one->layers, p.n_chunks * sizeof *layers);
+    return lhi_partition_perturb(&p, d->n_changes, &d->random, layers, &ns,
+                                 err);
 }
 
 /* --- complete search ------------------------------------------------------ */
 
-/* Samples a schedule method for the current layout among the fast ones that
- * plans with as many stages consider (the job's own even if it is slow), under
- * which the even partition fits the memory; *fits: there is one. */
-static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
+/* Selects the fastest schedule method for the current layout's even partition
+ * among the fast ones that plans with as many stages consider (the job's own
+ * even if it is slow); *fits: the even partition fits the memory under one. */
+static lh_status select_method(monte_carlo *d, bool *fits, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     const lh_layout *l = &s->candidates[d->layout].config.layout;
@@ -333,34 +333,37 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
     const bool own = lhi_schedule_requested(s->job) == LHI_REQUEST_METHOD;
     uint32_t *even = calloc(n, sizeof *even);
     lh_status status = even ? LH_OK : lhi_fail_nomem(err);
-    *fits = false;
+    const char *fastest = NULL;
+    int64_t least_ns = INT64_MAX;
     for (uint32_t c = 0; c < n && even; c++)
         even[c] = s->job->model->layers / n + (c < s->job->model->layers % n);
-    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK && !*fits; i++) {
-        const uint32_t method = (d->first_method + i) % lhi_n_methods;
-        const lhi_method *m = &lhi_methods[method];
+    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++) {
+        const lhi_method *m = &lhi_methods[i];
         int64_t ns = INT64_MAX;
         if ((m->kind == LHI_METHOD_SLOW && !own) ||
             !lhi_method_is_considered(s->job, &s->options, l->pipeline, m))
             continue;
         d->method = m->name;
-        d->sampled[d->layout].method = method;
         status = time_partition(d, even, INT64_MAX, &ns, err);
-        *fits = status == LH_OK && ns < INT64_MAX;
+        if (status == LH_OK && ns < least_ns) {
+            least_ns = ns;
+            fastest = m->name;
+        }
     }
+    d->sampled[d->layout] = (sampled_layout){least_ns, d->layout, fastest};
+    *fits = fastest != NULL;
     free(even);
     return status;
 }
 
-/* Samples layouts that fit the memory, each with a schedule method, and random
- * layer partitions of each. Gives up after TRIES samples per layout, or as many
- * known ones in succession. */
+/* Samples layouts that fit the memory with the even partition. Gives up after
+ * TRIES samples per layout, or MOST_TRIES in all. */
 static lh_status sample_layouts(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
-    uint64_t tries = (uint64_t)TRIES * d->n_layouts;
-    uint32_t n_known = 0; /* in succession */
-    while (s->n < d->n_layouts && n_known < TRIES && tries-- > 0) {
+    uint32_t tries =
+        d->n_layouts < MOST_TRIES / TRIES ? TRIES * d->n_layouts : MOST_TRIES;
+    while (s->n < d->n_layouts && tries-- > 0) {
         bool found;
         if (is_stopped(d, s->n, d->n_layouts))
             break;
@@ -369,22 +372,43 @@ static lh_status sample_layouts(monte_carlo *d, lh_error *err)
         if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
                           s->job->model->layers)
             continue;
-        n_known = is_known(d) ? n_known + 1 : 0;
-        if (n_known > 0)
+        if (add_known(d))
             continue;
         d->layout = s->n;
-        d->sampled[s->n].ns = INT64_MAX;
         s->candidates[s->n] = (lhi_candidate){.config = d->chosen};
-        LHI_TRY(sample_method(d, &found, err));
+        LHI_TRY(select_method(d, &found, err));
         if (!found)
             continue;
         s->n++;
-        LHI_TRY(sample_partitions(d, err));
     }
     return LH_OK;
 }
 
-/* Improves the stored partitions by random one-layer moves each. */
+/* Orders sampled layouts by time, then by sampling order. */
+static int compare_sampled(const void *a, const void *b)
+{
+    const sampled_layout *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? -1 : 1;
+    return x->layout < y->layout ? -1 : x->layout > y->layout;
+}
+
+/* Samples random layer partitions of the fastest sampled layouts. */
+static lh_status sample_all_partitions(monte_carlo *d, lh_error *err)
+{
+    const uint32_t n = (d->s->n + PARTITIONED - 1) / PARTITIONED;
+    lh_status status = LH_OK;
+    lhi_sort(d->sampled, d->s->n, sizeof *d->sampled, compare_sampled);
+    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n);
+         i++) {
+        d->layout = d->sampled[i].layout;
+        d->method = d->sampled[i].method;
+        status = sample_partitions(d, err);
+    }
+    return status;
+}
+
+/* Changes each of the stored partitions by random one-layer moves. */
 static lh_status change_partitions(monte_carlo *d, lh_error *err)
 {
     uint32_t n = d->n_best;
@@ -437,7 +461,8 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     const lh_plan_sampling *o = &s->options.sampling;
     monte_carlo d = {.s = s,
                      .random = {o->seed ? o->seed : 1},
-                     .n_layouts = get_value_or_default(o->layouts, 300),
+                     .n_layouts =
+                         get_value_or_default(o->layouts, DEFAULT_LAYOUTS),
                      .n_partitions = get_value_or_default(o->partitions, 100),
                      .n_keep = get_value_or_default(o->keep, 1000),
                      .n_changes = get_value_or_default(o->changes, 100)};
@@ -445,14 +470,17 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     d.mem = lhi_arena_make(0);
     d.best = calloc(d.n_keep, sizeof *d.best);
     d.sampled = calloc(d.n_layouts, sizeof *d.sampled);
+    d.known = calloc(KNOWN_SLOTS, sizeof *d.known);
     s->candidates = calloc(d.n_layouts, sizeof *s->candidates);
-    lh_status status = d.mem && d.best && d.sampled && s->candidates
+    lh_status status = d.mem && d.best && d.sampled && d.known && s->candidates
                            ? LH_OK
                            : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
         status = sample_layouts(&d, err);
+    if (status == LH_OK)
+        status = sample_all_partitions(&d, err);
     if (status == LH_OK)
         status = change_partitions(&d, err);
     if (status == LH_OK)
@@ -461,5 +489,6 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     lhi_arena_free(d.mem);
     free(d.best);
     free(d.sampled);
+    free(d.known);
     return status;
 }
