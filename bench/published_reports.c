@@ -12,7 +12,7 @@
 
 enum { MAX_REPORTS = 128 };
 
-/* What the runs of a source have in common. */
+/* Properties that all runs of a source share. */
 typedef struct program {
     const char *source; /* column of runs.csv */
     const char *name, *gpu, *precision, *framework;
