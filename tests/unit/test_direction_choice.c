@@ -255,31 +255,19 @@ static void two_directions_cost_as_much_as_two_replicas(void)
     lh_job_free(job);
 }
 
-/* Returns the least iteration time of a job's pipeline over all methods, in ns;
- * INT64_MAX: none fits. */
-static int64_t find_least(const lh_pipeline *p, int64_t after_ns)
+/* Returns the iteration time of a pipeline by a method, in ns. */
+static int64_t compute_iteration(const lh_pipeline *p, const char *method,
+                                 int64_t after_ns)
 {
-    int64_t least = INT64_MAX;
-    for (uint32_t m = 0; p && m < lh_n_methods(); m++) {
-        lh_schedule *s = NULL;
-        lh_timeline *t = NULL;
-        if (lh_method_run(lh_method_name(m), p, NULL, &s, NULL, NULL) != LH_OK)
-            continue;
-        if (lh_simulate(p, s, NULL, &t, NULL) == LH_OK &&
-            lh_timeline_makespan(t) + after_ns < least)
-            least = lh_timeline_makespan(t) + after_ns;
-        lh_timeline_free(t);
-        lh_schedule_free(s);
-    }
-    return least;
+    int64_t peak;
+    return (int64_t)llround(simulate(method, p, &peak) * 1e6) + after_ns;
 }
 
-/* Plans the job; checks that the plan is not slower than any method on any
- * placement of the fixed degrees, that it has two directions only if these are
- * faster than every other placement, and that its bound excludes no result.
- * Returns whether it has two directions. */
-static bool check_plan(unsigned layers, unsigned pipeline, unsigned data,
-                       unsigned batch, const char *more)
+/* Plans the job with fixed degrees and a method for two directions; checks that
+ * the plan takes as long as the method on the layout built by hand, and that
+ * its bound does not exceed that time. */
+static void check_plan(unsigned layers, unsigned pipeline, unsigned data,
+                       unsigned batch, const char *method, const char *more)
 {
     lh_job *job = job_with(
         JOB_EIGHT_LAYERS,
@@ -287,81 +275,79 @@ static bool check_plan(unsigned layers, unsigned pipeline, unsigned data,
         "training: {global_batch: %u, sequence: 2048, zero: 1, "
         "recompute: none}\n"
         "layout: {tensor: 1, context: 1, pipeline: %u, data: %u, "
-        "micro_batch: 1}\n%s",
-        layers, batch, pipeline, data, more);
-    static const struct {
-        lh_placement placement;
-        uint32_t chunks;
-    } ways[] = {{LH_PLACEMENT_UD, 1},   {LH_PLACEMENT_LOOP, 2},
-                {LH_PLACEMENT_WAVE, 2}, {LH_PLACEMENT_LOOP, 3},
-                {LH_PLACEMENT_LOOP, 4}, {LH_PLACEMENT_BD, 1}};
-    int64_t one = INT64_MAX, two = INT64_MAX;
+        "micro_batch: 1, schedule: %s}\n%s",
+        layers, batch, pipeline, data, method, more);
     const lh_plan_options options = {.size = sizeof options,
                                      .partition = LH_PARTITION_EVEN};
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
-    for (size_t i = 0; plan && i < sizeof ways / sizeof *ways; i++) {
-        int64_t after;
-        bool odd = pipeline % 2 || batch / data % 2;
-        if (ways[i].chunks * pipeline > layers ||
-            (odd && ways[i].placement == LH_PLACEMENT_BD))
-            continue;
-        lh_pipeline *p =
-            build_layout(plan->job, pipeline, data, ways[i].placement,
-                         ways[i].chunks, &after);
-        int64_t *least = ways[i].placement == LH_PLACEMENT_BD ? &two : &one;
-        int64_t ns = find_least(p, after);
-        *least = ns < *least ? ns : *least;
-        lh_pipeline_free(p);
-    }
-    const bool chosen = plan && plan->best.placement == LH_PLACEMENT_BD;
     if (plan) {
-        CHECK_MSG(plan->best.iteration_ns <= (one < two ? one : two),
-                  "%u layers on %u x %u: %lld ns, by hand %lld and %lld",
-                  layers, pipeline, data, (long long)plan->best.iteration_ns,
-                  (long long)one, (long long)two);
-        CHECK(!chosen || two < one);
-        CHECK(plan->search_bound_ns <= (one < two ? one : two));
-        CHECK(plan->search_bound_ns > 0);
+        int64_t after;
+        lh_pipeline *p = build_layout(plan->job, pipeline, data,
+                                      LH_PLACEMENT_BD, 1, &after);
+        const int64_t ns = compute_iteration(p, method, after);
+        CHECK_INT(plan->best.placement, LH_PLACEMENT_BD);
+        CHECK_STR(plan->best.layout.schedule, method);
+        CHECK_INT(plan->best.iteration_ns, ns);
+        CHECK(plan->search_bound_ns > 0 && plan->search_bound_ns <= ns);
+        lh_pipeline_free(p);
     }
     lh_plan_free(plan);
     lh_job_free(job);
-    return chosen;
 }
 
-/* Plans of jobs with fixed degrees, compared with every method on every
- * placement. Two directions win with one layer per stage and no room for a V.
- */
-static void planner_chooses_two_directions_where_they_win(void)
+/* Plans of jobs with fixed degrees, compared with the layouts built by hand. */
+static void plans_cost_as_much_as_layouts_by_hand(void)
 {
-    CHECK(check_plan(8, 8, 1, 32, ""));
-    CHECK(check_plan(8, 8, 2, 64, ""));
-    CHECK(check_plan(4, 4, 2, 32, "framework: {overlap: {F+B: 0.85}}\n"));
-    CHECK(!check_plan(8, 4, 1, 7, ""));  /* an odd number of microbatches */
-    CHECK(!check_plan(9, 3, 1, 12, "")); /* an odd number of stages */
-    for (unsigned i = 0; i < 4; i++)
-        check_plan(8 + i, i % 2 ? 4 : 2, 1 + i % 2, 8 * (1 + i % 2) * (1 + i),
-                   i % 3 ? "" : "framework: {overlap: {F+B: 0.8}}\n");
+    static const char overlap[] = "framework: {overlap: {F+B: 0.85}}\n";
+    check_plan(8, 8, 1, 32, "dualpipe", "");
+    check_plan(8, 8, 2, 64, "dualpipe", "");
+    check_plan(4, 4, 2, 32, "dualpipe", overlap);
+    check_plan(9, 4, 1, 16, "chimera", "");
+    check_plan(10, 2, 2, 16, "chimera", overlap);
 }
 
-/* Without fixed degrees plans have one direction, unless the schedule requires
- * two. */
-static void open_degrees_have_one_direction(void)
+/* An odd number of stages or of microbatches has no two directions. */
+static void odd_numbers_are_rejected(void)
 {
-    static const char *const schedules[] = {"", "dualpipe", "chimera"};
-    for (int i = 0; i < 3; i++) {
-        lh_job *job = i ? job_with(JOB_EIGHT_LAYERS, "layout: {schedule: %s}\n",
-                                   schedules[i])
-                        : job_with(JOB_EIGHT_LAYERS, "%s", "");
+    static const char *const layouts[] = {"pipeline: 3, micro_batch: 1",
+                                          "pipeline: 4, micro_batch: 32"};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        lh_job *job = job_with(JOB_EIGHT_LAYERS,
+                               "layout: {tensor: 1, context: 1, data: 1, %s, "
+                               "schedule: dualpipe}\n",
+                               layouts[i]);
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINFEASIBLE);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
+/* Plans have two directions if and only if the schedule requires them, also
+ * where the fixed degrees leave no V placement as an equal layout. */
+static void only_the_schedule_requires_two_directions(void)
+{
+    static const struct {
+        const char *layout, *method; /* NULL: one direction */
+    } rows[] = {{"{}", NULL},
+                {"{pipeline: 8, data: 1}", NULL},
+                {"{schedule: dualpipe}", "dualpipe"},
+                {"{schedule: chimera}", "chimera"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_job *job =
+            job_with(JOB_EIGHT_LAYERS, "layout: %s\n", rows[i].layout);
         const lh_plan_options quick = {.size = sizeof quick, .quick = true};
         lh_plan *plan = NULL;
         lh_error err = {0};
         CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
         if (plan) {
-            CHECK((plan->best.placement == LH_PLACEMENT_BD) == (i > 0));
-            CHECK(i == 0 ||
-                  strcmp(plan->best.layout.schedule, schedules[i]) == 0);
+            const bool two = plan->best.placement == LH_PLACEMENT_BD;
+            CHECK(two == (rows[i].method != NULL));
+            if (rows[i].method)
+                CHECK_STR(plan->best.layout.schedule, rows[i].method);
         }
         lh_plan_free(plan);
         lh_job_free(job);
@@ -373,7 +359,7 @@ static void plan_files_hold_two_directions(void)
 {
     lh_job *job = job_with(JOB_EIGHT_LAYERS,
                            "layout: {tensor: 1, context: 1, pipeline: 8, "
-                           "data: 1, micro_batch: 1}\n");
+                           "data: 1, micro_batch: 1, schedule: dualpipe}\n");
     lh_plan *plan = NULL, *again = NULL;
     char *text = NULL;
     size_t len;
@@ -440,8 +426,9 @@ int main(void)
     RUN(half_the_devices_suffice);
     RUN(fixed_degrees_favour_two_directions);
     RUN(two_directions_cost_as_much_as_two_replicas);
-    RUN(planner_chooses_two_directions_where_they_win);
-    RUN(open_degrees_have_one_direction);
+    RUN(plans_cost_as_much_as_layouts_by_hand);
+    RUN(odd_numbers_are_rejected);
+    RUN(only_the_schedule_requires_two_directions);
     RUN(plan_files_hold_two_directions);
     RUN(planner_chooses_v_half_where_memory_is_short);
     return test_summary();

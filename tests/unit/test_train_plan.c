@@ -81,8 +81,7 @@ static void unequal_sites(uint32_t replicas)
         "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1, "
         "gpu: a100-80g}]\n"
         "training: {global_batch: 8, sequence: 16}\n"
-        "layout: {framework: longhaul, tensor: 1, data: %u, pipeline: 2, "
-        "micro_batch: 2}\n",
+        "layout: {tensor: 1, data: %u, pipeline: 2, micro_batch: 2}\n",
         replicas));
     const lh_train_options run = {.size = sizeof run, .steps = 1};
     const lh_train_plan_options o = {.size = sizeof o, .run = &run};

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts with two directions (placement BD), searched after all others and
- * with the layers divided evenly or as the job requires, unless the job fixes
- * the chunks per device, of which these layouts have one per direction. A
- * layout on P stages and d replicas is searched only if the job excludes P / 2
- * stages and 2 d replicas, on which a V placement has the same chunks per
- * device and half the messages (docs/theory/two-directions.md). */
+/* Layouts with two directions (placement BD), for jobs whose schedule requires
+ * them. They have one chunk per device and direction, with the layers divided
+ * evenly or as the job requires (docs/theory/two-directions.md). */
 #include "planner/search/two_directions.h"
 
 #include "base/integer_math.h"
@@ -42,23 +39,11 @@ typedef struct direction_search {
 bool lhi_two_directions_are_searched(const lh_job *job,
                                      const lh_plan_options *options)
 {
-    const lh_layout *l = &job->layout;
-    const bool required = lhi_schedule_requires_two_directions(job);
-    return job->target == LH_TARGET_ANY && l->chunks_per_device <= required &&
-           (l->pipeline || l->data || required) &&
-           lhi_schedule_requested(job) != LHI_REQUEST_OPTIMAL &&
-           lhi_schedule_allows_placement(job, LH_PLACEMENT_BD) &&
+    return lhi_schedule_requires_two_directions(job) &&
+           job->target == LH_TARGET_ANY && job->layout.chunks_per_device <= 1 &&
            options->objective == LH_PLAN_FASTEST && !options->pareto_front &&
            !options->jitter && !options->elastic_as_published &&
            options->partition != LH_PARTITION_MONTE_CARLO;
-}
-
-/* Checks whether the job allows half the stages and twice the replicas. */
-static bool allows_half_the_stages(const lh_job *job, const lh_layout *l)
-{
-    const lh_layout *want = &job->layout;
-    return (!want->pipeline || want->pipeline == l->pipeline / 2) &&
-           (!want->data || want->data == 2 * l->data) && !want->sites;
 }
 
 /* Returns the time from which a layout is useless, in ns. */
@@ -136,9 +121,8 @@ static lh_status add_layout(direction_search *d, const lhi_config *config,
 }
 
 /* Visits a configuration on d->level of the search tree: lists the layouts with
- * two directions below it. Skips those that their work bound excludes, and
- * those that half the stages and twice the replicas replace. Visitor callback.
- */
+ * two directions below it. Skips those that their work bound excludes. Visitor
+ * callback. */
 static lh_status visit(void *context, const lhi_config *config, lh_error *err)
 {
     direction_search *d = context;
@@ -146,9 +130,7 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
     if (level == LHI_LEVEL_DEGREES) {
         const lh_layout *l = &config->layout;
         if (l->pipeline % 2 != 0 || l->pipeline > d->s->job->model->layers ||
-            config->microbatches % 2 != 0 ||
-            (!lhi_schedule_requires_two_directions(d->s->job) &&
-             allows_half_the_stages(d->s->job, l)))
+            config->microbatches % 2 != 0)
             return LH_OK;
         LHI_TRY(compute_passes(d, config, err));
         const int64_t ns = compute_work_bound(d, config);

@@ -5,10 +5,11 @@
 
 #include "planner/search/candidate.h"
 
-/* Checks whether plans of the job may have two directions: its fixed degrees or
- * its schedule exclude the equal layouts with one direction, and neither the
- * job (by its chunks per device, schedule or framework) nor the options exclude
- * two. */
+/* Checks whether plans of the job have two directions: its schedule requires
+ * them, and neither the job (by its chunks per device or framework) nor the
+ * options exclude them. Without such a schedule, plans have one direction: no
+ * other program runs plans with two, and a V placement on half the stages with
+ * twice the replicas is never slower. */
 bool lhi_two_directions_are_searched(const lh_job *job,
                                      const lh_plan_options *options);
 /* Searches the layouts with two directions and appends them to the search's
