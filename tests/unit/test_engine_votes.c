@@ -59,6 +59,7 @@ static void begin_duel(duel *d, uint32_t real)
                        .grid = {2, 1, 1, 1, 1, 1, false},
                        .o = {.size = sizeof d->job.o,
                              .steps = 3,
+                             .transport = "inproc",
                              .message_bytes = BYTES,
                              .tolerated_lateness_ns = 1000000000,
                              .real_links = true,
