@@ -207,6 +207,12 @@ def rails_go_down_and_come_up():
                   ran["seconds"] >= ran["predicted_s"], f"{ran}, played {was}")
     case("real links", ["train", *base, "--real-links"], code=1,
          err=r"fail rails, which requires emulated links")
+    write("p.yaml", read("p.yaml") + "data_parallel:\n  chunks: "
+          "[{chunk: 1, all_gather: 1, link: dc0>dc1}]\n")
+    case("a shared link", ["train", *base], code=1,
+         err=r"^longhaul: the rail of rank 1 fails at step 1 on link "
+             r"'dc0>dc1', which .* simulate the event")
+    json_case("simulated", ["simulate", *base])
 
 
 @test

@@ -82,16 +82,16 @@ static lh_status check_shared(const lhi_link_list *list,
                               const lhi_event_effect *effect, lh_error *err)
 {
     const lh_pipeline *p = list->pipeline;
-    uint32_t n = p->shared_at ? p->shared_at[p->n_devices] : 0;
-    for (uint32_t i = 0; i < effect->n_links; i++)
-        for (uint32_t k = 0; k < n && effect->links[i] < p->n_links; k++)
-            if (p->link_resources[effect->links[i]] == p->shared[k])
-                return lhi_fail(
-                    err, LH_EUNSUPPORTED,
-                    "links: data-parallel communication shares link '%.60s' "
-                    "('link' of data_parallel), and events on shared links "
-                    "are not supported; give it another name",
-                    p->resource_names[p->shared[k]]);
+    for (uint32_t i = 0; i < effect->n_links; i++) {
+        const uint32_t link = effect->links[i];
+        if (link < p->n_links && lhi_is_shared_link(p, link))
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "links: data-parallel communication shares link '%.60s' "
+                "('link' of data_parallel), and events on shared links are not "
+                "supported; give it another name",
+                p->resource_names[p->link_resources[link]]);
+    }
     return LH_OK;
 }
 

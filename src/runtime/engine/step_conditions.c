@@ -134,6 +134,27 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
                      : LH_OK;
 }
 
+/* Fails with LH_EUNSUPPORTED if a rail fails on a link that data-parallel
+ * communication shares: such an emulated link cannot be suspended. */
+static lh_status check_rails(const lh_event_timeline *timeline, lh_error *err)
+{
+    const lh_pipeline *p = timeline->base;
+    for (uint32_t i = 0; i < timeline->n_effects; i++) {
+        const lhi_event_effect *effect = &timeline->effects[i];
+        for (uint32_t k = 0; effect->block_ns > 0 && k < effect->n_links; k++)
+            if (lhi_is_shared_link(p, effect->links[k]))
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "the rail of rank %" PRIu32 " fails at step %" PRId64
+                    " on link '%.60s', which data-parallel communication "
+                    "shares: runs cannot close shared links; simulate the "
+                    "event, or give the link of data_parallel another name",
+                    effect->event->rank, effect->event->first_step,
+                    p->resource_names[p->link_resources[effect->links[k]]]);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
@@ -158,6 +179,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
             err, LH_EUNSUPPORTED,
             "the events slow links or fail rails, which requires emulated "
             "links; use emulated links, or remove these events");
+    LHI_TRY(check_rails(timeline, err));
     if (timeline->restart_steps)
         return lhi_fail(err, LH_EINVAL,
                         "a run continues when a rail fails: an event timeline "

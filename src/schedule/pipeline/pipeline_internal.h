@@ -176,6 +176,15 @@ static inline bool lhi_shares_link(const lh_pipeline *p, uint32_t device)
 {
     return p->shared_at && p->shared_at[device] < p->shared_at[device + 1];
 }
+/* Checks whether data-parallel communication uses link number `link` too. */
+static inline bool lhi_is_shared_link(const lh_pipeline *p, uint32_t link)
+{
+    const uint32_t n = p->shared_at ? p->shared_at[p->n_devices] : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (p->link_resources[link] == p->shared[i])
+            return true;
+    return false;
+}
 /* NULL-terminated, indexed by lh_dp_priority. */
 extern const char *const lhi_dp_priority_names[];
 /* lh_dp_kind names, starting with LH_DP_AGO; NULL-terminated. */
