@@ -29,6 +29,7 @@ static void run_pass(lhi_net *net, behaviour *b)
     const int64_t begin_ns = lhi_now_ns();
     lhi_net_begin_work(net, lhi_watchdog_pack_pass(&f3), begin_ns);
     if (b->paused_ns) {
+        lhi_sleep_for(ms_ns);
         const bool was_working = lhi_net_pause_work(net);
         lhi_sleep_for(b->paused_ns);
         lhi_net_resume_work(net, was_working);
@@ -107,6 +108,8 @@ static void slow_passes_and_waits_are_no_hang(void)
         {.iteration_ns = 50 * ms_ns, .pass_ns = 1300 * ms_ns},
         /* no pass with which to compare */
         {.pass_ns = 60000 * ms_ns},
+        /* nor is a part of the first pass one, before a wait */
+        {.paused_ns = ms_ns, .pass_ns = 60000 * ms_ns},
         /* waits for rank 0 for a minute, then computes for 1 s */
         {.iteration_ns = 50 * ms_ns,
          .paused_ns = 60000 * ms_ns,

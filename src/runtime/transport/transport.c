@@ -416,24 +416,32 @@ void lhi_net_abort_loss(lhi_net *net, uint32_t rank, const char *reason)
 
 void lhi_net_begin_work(lhi_net *net, uint64_t what, int64_t now_ns)
 {
+    net->work_ns = 0;
     __atomic_store_n(&net->work, what, __ATOMIC_RELAXED);
     __atomic_store_n(&net->work_since_ns, now_ns, __ATOMIC_RELEASE);
 }
 
+/* Interrupts or ends the work at now_ns: adds the time since its begin or
+ * continuation to its duration. */
+static void leave_work(lhi_net *net, int64_t now_ns)
+{
+    net->work_ns += now_ns - net->work_since_ns;
+    __atomic_store_n(&net->work_since_ns, 0, __ATOMIC_RELEASE);
+}
+
 void lhi_net_end_work(lhi_net *net, int64_t now_ns)
 {
-    const int64_t ns = now_ns - net->work_since_ns;
-    net->total_work_ns += ns;
-    if (ns > net->longest_work_ns)
-        __atomic_store_n(&net->longest_work_ns, ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&net->work_since_ns, 0, __ATOMIC_RELEASE);
+    leave_work(net, now_ns);
+    net->total_work_ns += net->work_ns;
+    if (net->work_ns > net->longest_work_ns)
+        __atomic_store_n(&net->longest_work_ns, net->work_ns, __ATOMIC_RELAXED);
 }
 
 bool lhi_net_pause_work(lhi_net *net)
 {
     const bool was_working = net->work_since_ns != 0;
     if (was_working)
-        lhi_net_end_work(net, lhi_now_ns());
+        leave_work(net, lhi_now_ns());
     return was_working;
 }
 

@@ -61,12 +61,14 @@ struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
     uint32_t event_count; /* atomic, a futex */
-    /* Work of the rank's thread: since when (atomic, 0: none), its number
-     * (atomic), and the total and longest (atomic) ended work. */
+    /* Work of the rank's thread: since when (atomic, 0: none or interrupted),
+     * its number (atomic), its duration before interruptions, and the total and
+     * longest (atomic) ended work. */
     int64_t work_since_ns;
     uint64_t work;
+    int64_t work_ns;
     int64_t total_work_ns, longest_work_ns;
-    lhi_links *links;     /* NULL: no emulation */
+    lhi_links *links; /* NULL: no emulation */
     lhi_failure *failure;
     bool (*read_notice)(void *of, char *text,
                         size_t room); /* NULL: no notices */
