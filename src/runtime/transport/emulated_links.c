@@ -390,9 +390,10 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
     link *l = &table->links[i];
     LHI_TRY(lhi_links_check(1, rule, err));
     LHI_TRY(lock_link(l, i, err));
-    const lhi_link_sharing sharing = l->rule.sharing;
-    l->rule = *rule;
-    l->rule.sharing = sharing;
+    /* Waiting ranks read l->rule.sharing without the lock. */
+    l->rule.latency_ns = rule->latency_ns;
+    l->rule.transfer_ns = rule->transfer_ns;
+    l->rule.ns_per_byte = rule->ns_per_byte;
     pthread_mutex_unlock(&l->lock);
     return LH_OK;
 }
