@@ -99,7 +99,8 @@ lh_status lhi_training_exchange_tied(lhi_training *t, uint64_t turn,
         status = start_part(t, &pair, n_started / 2, tag, in, in + 1, err);
     }
     for (uint32_t i = 0; i < n_started; i++) {
-        const lh_status ended = lhi_net_wait(t->o.net, &ops[i], 0, err);
+        const lh_status ended =
+            lhi_net_wait(t->o.net, &ops[i], 0, status == LH_OK ? err : NULL);
         status = status == LH_OK ? ended : status;
     }
     free(ops);
