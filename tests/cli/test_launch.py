@@ -137,8 +137,10 @@ def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
     """Before the first step, on all ranks; the folders stay as before."""
     make_training()
     (WORK / "west/run").mkdir()
-    stale = WORK / "west/run/.shared-0"  # of a killed run
+    stale = WORK / "west/run/.shared-00000000000a1"  # of a killed run
     stale.write_text("")
+    other = WORK / "west/run/.shared-notes"  # of no run
+    other.write_text("")
     for east in (False, True):  # the other host has none, or another one
         if east:
             (WORK / "east/run").mkdir()
@@ -147,8 +149,8 @@ def a_checkpoint_folder_that_hosts_do_not_share_ends_the_run():
               "rank 1: run: is not the folder in which rank 0 has created a file: "
               "all hosts need the same checkpoint folder on a shared file system"
               in ended[0][0] + ended[1][0], f"{ended}")
-        check(not stale.exists() and not any((WORK / "west/run").iterdir()),
-              "files remain")
+        check([*(WORK / "west/run").iterdir()] == [other], "other files")
+    other.unlink()
     (WORK / "east/run").rmdir()
     (WORK / "east/run").symlink_to(WORK / "west/run")
     ended = train("west", "east", more=["--checkpoint", "run"])

@@ -17,8 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Prefix of the files by which ranks detect that they share a folder. */
+/* Prefix of the files by which ranks detect that they share a folder, and the
+ * hexadecimal digits of the number after it. */
 #define MARKER_PREFIX ".shared-"
+enum { MARKER_DIGITS = 13 };
 
 /* Suffix for a replaced folder on file systems without an atomic exchange. */
 #define OLD_SUFFIX ".old"
@@ -244,8 +246,8 @@ lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
 static lh_status format_marker(const char *folder, uint64_t number, char *out,
                                lh_error *err)
 {
-    return lhi_folder_path(out, err, "%s/" MARKER_PREFIX "%013" PRIx64, folder,
-                           number);
+    return lhi_folder_path(out, err, "%s/" MARKER_PREFIX "%0*" PRIx64, folder,
+                           MARKER_DIGITS, number);
 }
 
 lh_status lhi_folder_marker_create(const char *folder, uint64_t number,
@@ -314,11 +316,19 @@ static bool is_checkpoint(const char *path)
            access(state, F_OK) == 0;
 }
 
+/* Checks whether `name` is the name of a marker. */
+static bool is_marker(const char *name)
+{
+    const size_t prefix = strlen(MARKER_PREFIX);
+    return strncmp(name, MARKER_PREFIX, prefix) == 0 &&
+           strlen(name + prefix) == MARKER_DIGITS &&
+           strspn(name + prefix, "0123456789abcdef") == MARKER_DIGITS;
+}
+
 /* Removes the entry `name` of folder `path` if a killed run has left it: an
  * incomplete checkpoint, a replaced one, a marker, or a folder for taking over
- * the lock.
- * A replaced checkpoint that is the only one of its step gets its name back
- * (*moved: true). */
+ * the lock. A replaced checkpoint that is the only one of its step gets its
+ * name back (*moved: true). */
 static lh_status clean_entry(const char *path, const char *name, bool *moved,
                              lh_error *err)
 {
@@ -330,7 +340,7 @@ static lh_status clean_entry(const char *path, const char *name, bool *moved,
         LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
         rmdir(at);
     }
-    if (strncmp(name, MARKER_PREFIX, strlen(MARKER_PREFIX)) == 0) {
+    if (is_marker(name)) {
         LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
         unlink(at);
     }
