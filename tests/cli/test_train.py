@@ -265,6 +265,20 @@ case("too short a silence of rails", [
     *QUIET, "--transport", "tcp", "--rails", "lo", "--silence", "1599ms"], 1,
      err="over rails the silence of a rank is limited to at least 1.6 s")
 
+# A timed pass that is much longer than the others does not hang.
+write("uneven.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 1
+    devices: 1
+    backward: joint
+    chunks:
+      - {device: 0, F: 1, D: 1, W: 0}
+      - {device: 0, F: 700, D: 1, W: 0}
+    """)
+case("a long pass", ["train", "uneven.yaml", "-s", "gpipe", "--steps", "1",
+                     "--transport", "local", "--silence", "100ms"], out=ANY)
+
 # --- the same under mpirun: one rank reports it
 # -----------------------------------
 if not shutil.which("mpirun"):

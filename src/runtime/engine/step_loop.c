@@ -706,7 +706,8 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
         w->stop = &w->stop_now;
     }
     LHI_TRY(make_rank(w, err));
-    if (!lhi_job_has_threads(w->job)) {
+    /* A timed device's passes sleep, each for any time of its pipeline. */
+    if (w->training && !lhi_job_has_threads(w->job)) {
         const lhi_watchdog_options o = {w->net, w->job->o.silence_ns,
                                         w->program->rank->program->n_passes,
                                         true};

@@ -42,7 +42,7 @@ typedef struct lhi_run_worker {
     lhi_memory_checkpoint *in_memory; /* NULL: none */
     bool is_restored;                 /* the run began with it */
     lhi_observer *observer;           /* NULL: no profile is recorded */
-    lhi_watchdog *watchdog;           /* NULL: ranks are threads */
+    lhi_watchdog *watchdog;           /* NULL: ranks are threads, or timed */
     uint64_t n_steps;                 /* completed by this rank */
     uint32_t me, n;
     uint32_t place;               /* current logical rank */
