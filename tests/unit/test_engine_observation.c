@@ -75,7 +75,12 @@ static void set_up(stage *s, lh_receives receives, uint32_t coupled,
     CHECK_OK(lhi_device_timed(s->pipeline, 0, 640, 0, &s->device, &err), err);
     s->job = (lhi_job){.pipeline = s->pipeline,
                        .exec = s->exec,
-                       .grid = {3, n_replicas, 1, 1, 1, 1, false},
+                       .grid = {.n_devices = 3,
+                                .replicas = n_replicas,
+                                .context = 1,
+                                .tensor = 1,
+                                .expert = 1,
+                                .expert_tensor = 1},
                        .emulates = emulates};
     CHECK_OK(
         lhi_iteration_observation_make(&s->job, s->device, &s->sight, &err),

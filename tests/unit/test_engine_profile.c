@@ -76,7 +76,12 @@ static void make_world(world *w, const lh_pipeline *p, const lh_exec *x)
     uint32_t n = x->n_ranks;
     *w = (world){.job = {.pipeline = p,
                          .exec = x,
-                         .grid = {n, 1, 1, 1, 1, 1, false},
+                         .grid = {.n_devices = n,
+                                  .replicas = 1,
+                                  .context = 1,
+                                  .tensor = 1,
+                                  .expert = 1,
+                                  .expert_tensor = 1},
                          .shared_clock = true}};
     w->shifts = calloc(n, sizeof *w->shifts);
     w->ranks = calloc(n, sizeof *w->ranks);

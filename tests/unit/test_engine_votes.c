@@ -56,7 +56,12 @@ static void begin_duel(duel *d, uint32_t real)
     d->script.own = all_schedules(d->pipeline, LH_RECEIVES_EARLY);
     d->job = (lhi_job){.pipeline = d->pipeline,
                        .exec = d->exec,
-                       .grid = {2, 1, 1, 1, 1, 1, false},
+                       .grid = {.n_devices = 2,
+                                .replicas = 1,
+                                .context = 1,
+                                .tensor = 1,
+                                .expert = 1,
+                                .expert_tensor = 1},
                        .o = {.size = sizeof d->job.o,
                              .steps = 3,
                              .transport = "inproc",
