@@ -39,10 +39,9 @@ static score_class classify(const score_row *r, score_class as)
 {
     bool flat = r->is_ratio && fabs(r->value - 1) <= no_effect;
     bool vague = is_number(r) && r->high > wide * r->low;
+    bool counts = as == SCORE_INFORMATIVE || as == SCORE_VARIANT;
 
-    return as == SCORE_INFORMATIVE && score_agrees(r) && (flat || vague)
-               ? SCORE_TRIVIAL
-               : as;
+    return counts && score_agrees(r) && (flat || vague) ? SCORE_TRIVIAL : as;
 }
 
 score_class score_add(score *s, const score_row *r, score_class as)

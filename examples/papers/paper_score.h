@@ -54,8 +54,8 @@ double score_error(const score_row *r);
 bool score_agrees(const score_row *r);
 /* Returns the row of a published number. */
 score_row score_number(double value, double published);
-/* Counts a row and returns its class: a row that would be informative may be
- * trivial. */
+/* Counts a row and returns its class: a row that would be informative or a
+ * variant may be trivial. */
 score_class score_add(score *s, const score_row *r, score_class as);
 /* Returns "informative", "trivial", ... */
 const char *score_name(score_class c);
