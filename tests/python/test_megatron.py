@@ -10,6 +10,7 @@ longhaul installed by pip, for the same Python or for that which $LONGHAUL_PYTHO
 import dataclasses
 import json
 import logging
+import math
 import os
 import pathlib
 import re
@@ -332,7 +333,7 @@ def sharded_job(rank):
     def reason(call):
         try:
             call()
-        except longhaul.Error as error:
+        except (longhaul.Error, RuntimeError) as error:
             return str(error)
         return "no error"
 
@@ -352,6 +353,7 @@ def sharded_job(rank):
         layers = chunk.module.decoder.layers
         losses = megatron_runs.train(run, model, 1)[0]
         errors.append(reason(lambda: layers[0].mlp.linear_fc1.state_dict()))
+        errors.append(reason(chunk.broadcast_params))
         run.gather()
         kept = {name: tensor.clone() for name, tensor in chunk.state_dict().items()
                 if isinstance(tensor, torch.Tensor)}
@@ -374,6 +376,7 @@ def sharded_job(rank):
         right["attention"] = [
             layer.self_attention.checkpoint_core_attention for layer in layers
         ] == [True, False]
+        run.gather()
         for value in (rank + 1.0, 3.0):  # of this replica; of all
             for p in chunk.module.parameters():
                 p.data.fill_(value)
@@ -391,6 +394,11 @@ def sharded_job(rank):
         run.gather()
         right["loaded"] = all(torch.equal(p, before[name]) for name, p in
                               model.tensors(lambda p: p).items())
+        chunk.finish_grad_sync()
+        chunk.parts[-1].gradient[-1] = math.nan
+        chunk.finish_grad_sync()
+        settings.check_for_nan_in_grad = True
+        errors.append(reason(chunk.finish_grad_sync))
         optimizer = megatron_runs.optimizer_of(
             model, settings, make=run.get_megatron_optimizer)
         errors.append(reason(optimizer.state_dict))
@@ -424,6 +432,7 @@ def sharded_models_are_saved_and_recompute_norms():
         check(len(right) == 6 and all(right.values()), f"{right}")
         for line, part in zip(errors, (
                 "model: its parameters are sharded; call gather()",
+                "model: its parameters are sharded; call gather()", "found NaN",
                 "optimizer: Megatron's checkpoints do not store",
                 "--use-distributed-optimizer", "--use-distributed-optimizer",
                 "embedding.word_embeddings.weight: an elastic plan shards no embed",

@@ -10,6 +10,7 @@ optimizers and its reduction over tensor parallelism apply to the parts.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.distributed.data_parallel_base import _BaseDataParallel
+from megatron.core.distributed.param_and_grad_buffer import (
+    _ParamAndGradBucketGroup,
+)
 from megatron.core.optimizer import get_megatron_optimizer
 
 from .._errors import InvalidError, UnsupportedError
@@ -127,7 +131,7 @@ class ShardedDataParallel(_BaseDataParallel):
             raise InvalidError(
                 "model: its parameters are sharded; call gather() of the "
                 "longhaul.megatron.ForwardBackward on all ranks before they "
-                "are saved or loaded"
+                "are saved, loaded or broadcast"
             )
 
     def named_parameters(
@@ -164,10 +168,22 @@ class ShardedDataParallel(_BaseDataParallel):
             self.gather()
 
     def finish_grad_sync(self, force_all_reduce: bool | None = False) -> None:
-        """Does nothing: the plan's passes have reduced the gradients."""
+        """Checks the gradients, which the plan's passes have reduced, as
+        Megatron's settings say: for NaN, Inf and large values."""
+        finds_nan = self.ddp_config.check_for_nan_in_grad
+        finds_large = self.ddp_config.check_for_large_grads
+        if finds_nan or finds_large:
+            buckets = [
+                types.SimpleNamespace(grad_data=part.gradient)
+                for part in self.parts
+            ]
+            _ParamAndGradBucketGroup.check_grads(
+                types.SimpleNamespace(buckets=buckets), finds_nan, finds_large
+            )
 
     def broadcast_params(self) -> None:
         """Copies the first replica's parameters to the others."""
+        self._check_gathered()
         source = dist.get_global_rank(self.group, 0)
         for p in self.module.parameters():
             dist.broadcast(p.data, source, group=self.group)
