@@ -311,8 +311,10 @@ static bool read_all(const char *folder, report_set *set)
     for (uint32_t i = 0; ok && i < t.n_rows; i++)
         ok = read_run(&t, i, &set->runs[set->n++]);
     table_fini(&t);
+    if (!ok)
+        return false;
     decide_halves(set);
-    return ok && read_vtrain(folder, set);
+    return read_vtrain(folder, set);
 }
 
 /* Predicts one run. Returns false after printing an error. */

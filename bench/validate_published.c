@@ -6,18 +6,17 @@
  *                         --fit [--iterations N]] [FOLDER]
  *
  * FOLDER contains megatron-bridge/, meta/, experts/, mlperf/, torchtitan/,
- * llm-foundry/, reports/ and vtrain/ (default bench/data).
- * Each run becomes a job file with a fixed
- * layout, planned as by `longhaul plan`; --job prints the job of row N of all
- * files, counted from 0. Runs that a job cannot express are listed with the
- * reason.
+ * llm-foundry/, reports/ and vtrain/ (default bench/data). Each run becomes a
+ * job file with a fixed layout, planned as by `longhaul plan`; --job prints the
+ * job of row N of all files, counted from 0. Runs that a job cannot express are
+ * listed with the reason.
  * --write writes the results to PAGE (docs/validation.md), between the two
- * lines that begin with
- * "<!-- validate-published"; --check fails if PAGE differs from the current
- * results. Both fail if the errors in lh_find_validated_runs() differ from the
- * results. Every comparison fails if a layout chosen from a group is more than
- * 2 % slower than the fastest measured, or if a run that ran out of memory is
- * predicted to leave more than 3 GiB free.
+ * lines that begin with "<!-- validate-published"; --check fails if PAGE
+ * differs from the current results. Both fail if the errors in
+ * lh_find_validated_runs() differ from the results. Every comparison fails if a
+ * layout chosen from a group is more than 2 % slower than the fastest measured,
+ * or if a run that ran out of memory is predicted to leave more than 3 GiB
+ * free.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
  * steps for dense models and 80 for experts unless --iterations is given. */
@@ -392,23 +391,33 @@ static int print_job(const published_set *set, const char *folder, long job)
     return 0;
 }
 
+/* Prints the runs of all programs in a folder, and the goals. */
+static bool print_programs(const published_set *set, const predicted *rows,
+                           uint32_t n, bool markdown, const char *folder,
+                           FILE *to)
+{
+    titan_errors titan = {0};
+    bool ok = print_all(set, rows, n, markdown, to);
+
+    ok = published_torchtitan(folder, &titan, to) && ok;
+    ok = published_foundry(folder, to) && ok;
+    ok = published_reports(folder, to) && ok;
+    published_goals(rows, n, &titan, to);
+    return ok;
+}
+
 static bool update_page(const published_set *set, const predicted *rows,
                         uint32_t n, const page_arguments *on)
 {
     char *made = NULL;
     size_t len = 0;
     FILE *to = open_memstream(&made, &len);
-    titan_errors titan = {0};
     bool ok = false;
 
     if (!to)
         return false;
-    ok = print_all(set, rows, n, true, to);
-    ok = published_torchtitan(on->folder, &titan, to) && ok;
-    ok = published_foundry(on->folder, to) && ok;
-    ok = published_reports(on->folder, to) && ok;
-    published_goals(rows, n, &titan, to);
-    ok = ok && check_accuracy(rows, n);
+    ok = print_programs(set, rows, n, true, on->folder, to) &&
+         check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
         ok = page_part("validate-published", on->page, on->write, 1, made);
     free(made);
@@ -492,10 +501,5 @@ int main(int argc, char **argv)
         return 1;
     if (a.on.page)
         return !update_page(&set, rows, n, &a.on);
-    titan_errors titan = {0};
-    bool ok = print_all(&set, rows, n, false, stdout);
-    ok = published_torchtitan(a.on.folder, &titan, stdout) && ok;
-    ok = published_foundry(a.on.folder, stdout) && ok;
-    published_goals(rows, n, &titan, stdout);
-    return !ok;
+    return !print_programs(&set, rows, n, false, a.on.folder, stdout);
 }
