@@ -354,6 +354,36 @@ static void only_the_schedule_requires_two_directions(void)
     }
 }
 
+/* Alternatives with two directions, of which some are simulated only for the
+ * comparison of dimensions, are listed fastest first. */
+static void alternatives_are_listed_fastest_first(void)
+{
+    lh_job *job = job_with(
+        "longhaul: job/1\n"
+        "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, vocab: 1024}\n"
+        "training: {global_batch: 32, sequence: 2048}\n"
+        "cluster: {gpu: h100-sxm, gpus_per_node: 16, node_link: {gbps: 3600, "
+        "latency_us: 3}, datacenters: [{name: west, nodes: 1}]}\n",
+        "layout: {tensor: 1, context: 1, pipeline: 8, data: 1, "
+        "micro_batch: 1}\n");
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    uint32_t n = 0;
+    int64_t last_ns = 0;
+    for (uint32_t i = 0; plan && i < plan->n_alternatives; i++) {
+        const lh_choice *c = &plan->alternatives[i];
+        if (c->status != LH_CHOICE_OK)
+            continue;
+        CHECK(c->iteration_ns >= last_ns);
+        last_ns = c->iteration_ns;
+        n++;
+    }
+    CHECK(n > 1);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* A plan with two directions is written, read and checked as any other. */
 static void plan_files_hold_two_directions(void)
 {
@@ -429,6 +459,7 @@ int main(void)
     RUN(plans_cost_as_much_as_layouts_by_hand);
     RUN(odd_numbers_are_rejected);
     RUN(only_the_schedule_requires_two_directions);
+    RUN(alternatives_are_listed_fastest_first);
     RUN(plan_files_hold_two_directions);
     RUN(planner_chooses_v_half_where_memory_is_short);
     return test_summary();
