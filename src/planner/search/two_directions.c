@@ -5,6 +5,7 @@
 #include "planner/search/two_directions.h"
 
 #include "base/integer_math.h"
+#include "base/sort.h"
 #include "model/shape.h"
 #include "planner/layout/target.h"
 #include "planner/search/objective.h"
@@ -148,7 +149,8 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
     return status;
 }
 
-/* Orders layouts by their work bounds, then as listed. Callback for qsort(). */
+/* Orders layouts by their work bounds, then by ZeRO stage. Callback for
+ * lhi_sort(), which keeps the order of the others. */
 static int compare_layouts(const void *x, const void *y)
 {
     const open_layout *a = x, *b = y;
@@ -238,7 +240,7 @@ lh_status lhi_layout_search_add_two_directions(lhi_layout_search *s,
                                     visit, &d, err);
     if (status == LH_OK) {
         if (d.n > 1)
-            qsort(d.all, d.n, sizeof *d.all, compare_layouts);
+            lhi_sort(d.all, d.n, sizeof *d.all, compare_layouts);
         status = evaluate_all(&d, err);
     }
     free(d.all);
