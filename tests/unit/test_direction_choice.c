@@ -364,8 +364,7 @@ static void alternatives_are_listed_fastest_first(void)
         "training: {global_batch: 32, sequence: 2048}\n"
         "cluster: {gpu: h100-sxm, gpus_per_node: 16, node_link: {gbps: 3600, "
         "latency_us: 3}, datacenters: [{name: west, nodes: 1}]}\n",
-        "layout: {tensor: 1, context: 1, pipeline: 8, data: 1, "
-        "micro_batch: 1}\n");
+        "layout: {schedule: dualpipe}\n");
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
