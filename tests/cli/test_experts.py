@@ -88,7 +88,7 @@ def the_published_layout_is_one():
     """ScaleAcross Explorer, table 2: expert 16 inside data 16."""
     job("tensor: 1, expert: 16, pipeline: 2, data: 16, outermost: pipeline")
     case("plan", ["plan", "job.yaml", "--for", "megatron", "-o", "plan.json"],
-         out=r"TP 1 EP 16 PP 2x1 DP 16 mb 1")
+         out=r"layout +TP 1 \(tensor\), EP 16 \(experts\), PP 2x1 ")
     check(check_megatron(exported("megatron"), 32) == (16, 1), "copies")
 
 
@@ -97,7 +97,7 @@ def experts_are_divided_if_the_job_requests_it():
     job("tensor: 4, expert: 4, expert_tensor: 2, pipeline: 2, data: 4, "
         "outermost: pipeline", ", dispatcher: deepep")
     case("plan", ["plan", "job.yaml", "--for", "megatron", "-o", "plan.json"],
-         out="EP 4 ETP 2")
+         out=r"EP 4 \(experts\), ETP 2 \(GPUs per expert\)")
     megatron = exported("megatron")
     check(check_megatron(megatron, 32) == (4, 2), megatron)
     check(megatron["--moe-token-dispatcher-type"] == "flex" and
