@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows in text and token files; words and merges in the tokenizer. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
+#include "base/random.h"
 #include "runtime/device/data.h"
 #include "runtime/device/tokenizer.h"
 
@@ -72,7 +73,7 @@ static void windows(void)
     CHECK_HAS(err.text, "token 900 is 1156, but the model's vocabulary has");
     CHECK_INT(truncate(path, 100), 0);
     CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EIO);
-    CHECK_HAS(err.text, "was truncated while in use");
+    CHECK_HAS(err.text, "was truncated while in use; restore it");
     lhi_data_close(data);
     CHECK_INT(truncate(path, 99), 0);
     CHECK_INT(lhi_data_open(&o, &data, &err), LH_EINPUT);
@@ -327,7 +328,8 @@ static void shards(void)
     char a[32], b[32], both[32], list[80];
     lh_error err;
     lhi_data *one, *parts;
-    uint64_t sums[2];
+    lhi_data_fingerprint sums[2];
+    uint64_t validation;
     int32_t v[3], w[3];
     write_file(a, "abcdefg", 7);
     write_file(b, "hijklmnopq", 10);
@@ -343,11 +345,12 @@ static void shards(void)
     }
     CHECK_OK(lhi_data_compute_fingerprint(one, &sums[0], &err), err);
     CHECK_OK(lhi_data_compute_fingerprint(parts, &sums[1], &err), err);
-    CHECK(sums[0] == sums[1]);
-    CHECK_OK(lhi_data_hash_validation(parts, &sums[1], &err), err);
-    CHECK(sums[0] == sums[1]); /* the same tokens */
-    CHECK_OK(lhi_data_hash_validation(one, &sums[1], &err), err);
-    CHECK_INT(sums[1], 0);
+    CHECK(sums[0].value == sums[1].value);
+    CHECK(sums[0].value == sums[0].sampled);
+    CHECK_OK(lhi_data_hash_validation(parts, &validation, &err), err);
+    CHECK(sums[0].value == validation); /* the same tokens */
+    CHECK_OK(lhi_data_hash_validation(one, &validation, &err), err);
+    CHECK_INT(validation, 0);
     CHECK_INT(lhi_data_n_windows(parts, 1), 8);
     CHECK_OK(lhi_data_read_window(parts, 1, 3, w, &err), err);
     CHECK(w[0] == 'g' && w[1] == 'h' && w[2] == 'i');
@@ -360,6 +363,38 @@ static void shards(void)
     unlink(both);
 }
 
+/* Checks that the fingerprint of more than 2^24 tokens covers a token in a
+ * block that the samples skip, in training and validation files, and that the
+ * samples' value is the documented one of older checkpoints. */
+static void large_files(void)
+{
+    /* Sampled block i of 0..4095 is i * 4097 / 4095: 2048 is skipped. */
+    enum { BLOCK = 4096, BLOCKS = 4098, SKIPPED = 2048 * BLOCK + 5 };
+    lhi_data_fingerprint sums[2];
+    uint64_t validation[2], sampled = lhi_mix64((uint64_t)BLOCK * BLOCKS);
+    char path[32];
+    lh_error err;
+    write_file(path, "", 0);
+    CHECK_INT(truncate(path, (off_t)BLOCK * BLOCKS), 0);
+    for (int i = 0; i < 2; i++) {
+        lhi_data *data;
+        const int fd = open(path, O_WRONLY);
+        CHECK(fd >= 0 && pwrite(fd, i ? "x" : "", 1, SKIPPED) == 1);
+        close(fd);
+        CHECK_OK(open_data(path, LHI_DATA_BYTES, path, &data, &err), err);
+        CHECK_OK(lhi_data_compute_fingerprint(data, &sums[i], &err), err);
+        CHECK_OK(lhi_data_hash_validation(data, &validation[i], &err), err);
+        CHECK(validation[i] == sums[i].value);
+        lhi_data_close(data);
+    }
+    unlink(path);
+    CHECK(sums[0].value != sums[1].value);
+    for (uint32_t i = 0; i < 4096 * BLOCK; i++) /* tokens of value 0 */
+        sampled = lhi_mix64(sampled);
+    CHECK(sums[0].sampled == sampled);
+    CHECK(sums[1].sampled == sampled);
+}
+
 /* Checks the order of a mixture's sequences: that of Megatron-LM's blended
  * datasets for the same weights, again and again; and their samples. */
 static void mixtures(void)
@@ -369,7 +404,7 @@ static void mixtures(void)
     char path[3][32], list[140];
     lh_error err;
     lhi_data *data, *alone;
-    uint64_t sums[2];
+    lhi_data_fingerprint sums[2];
     int32_t v[3], w[3];
     write_file(path[0], "abcdefghijk", 11); /* 5 windows */
     write_file(path[1], "ABCDEFG", 7);
@@ -398,7 +433,7 @@ static void mixtures(void)
     snprintf(list, sizeof list, "1=%s;2=%s;1=%s", path[0], path[1], path[2]);
     CHECK_OK(open_data(list, LHI_DATA_BYTES, NULL, &data, &err), err);
     CHECK_OK(lhi_data_compute_fingerprint(data, &sums[1], &err), err);
-    CHECK(sums[0] != sums[1]);
+    CHECK(sums[0].value != sums[1].value);
     lhi_data_close(data);
     /* a weight of less than one sample of a period is one */
     snprintf(list, sizeof list, "1e9=%s;1=%s;1=%s", path[0], path[1], path[2]);
@@ -524,6 +559,7 @@ int main(void)
     RUN(merges);
     RUN(refused);
     RUN(shards);
+    RUN(large_files);
     RUN(mixtures);
     RUN(indexed);
     RUN(encoded_file);

@@ -271,6 +271,38 @@ static void adopts_valid_options_only(void)
     json_decref(root);
 }
 
+/* Checks that a checkpoint of an older version, whose fingerprint of large data
+ * covers samples, is accepted on data with these samples only, and that the
+ * next checkpoint has the fingerprint of all data. */
+static void adopts_older_fingerprints(void)
+{
+    static const struct {
+        uint64_t written;
+        lh_status status;
+    } cases[] = {{2, LH_OK}, {1, LH_OK}, {3, LH_EINPUT}};
+    lh_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lhi_recipe older = *team_recipe();
+        snprintf(older.run.id, sizeof older.run.id, "%s", "1");
+        lhi_recipe recipe = older;
+        json_t *root = json_object(), *next = json_object();
+        older.data = older.sampled_data = cases[i].written;
+        recipe.data = 1, recipe.sampled_data = 2;
+        CHECK(lhi_recipe_format(&older, root));
+        CHECK_INT(lhi_recipe_adopt(&recipe, root, "state.json", &err),
+                  cases[i].status);
+        if (cases[i].status != LH_OK)
+            CHECK_HAS(err.text, "has 0000000000000003, this run "
+                                "0000000000000001: give the same --data");
+        CHECK(lhi_recipe_format(&recipe, next));
+        CHECK_STR(json_string_value(json_object_get(
+                      json_object_get(next, "data"), "fingerprint")),
+                  "0000000000000001");
+        json_decref(root);
+        json_decref(next);
+    }
+}
+
 static void full_disk(void)
 {
     char folder[] = "/tmp/lh-train-XXXXXX";
@@ -426,6 +458,7 @@ int main(void)
     RUN(resumes);
     RUN(damage_is_found);
     RUN(adopts_valid_options_only);
+    RUN(adopts_older_fingerprints);
     RUN(full_disk);
     RUN(weights_alone);
     RUN(reads_halves);

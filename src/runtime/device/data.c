@@ -405,13 +405,36 @@ static lh_status read_across(const sequence *list, uint32_t n, uint64_t at,
     return LH_OK;
 }
 
-/* Computes the fingerprint of the tokens of list[0..n_list-1], n together. */
-static lh_status hash_tokens(const sequence *list, uint32_t n_list, uint64_t n,
-                             uint64_t *out, lh_error *err)
+/* Tokens per read and per sampled block; sampled blocks. A data set of up to
+ * ONE_BY_ONE tokens has the same fingerprint in all versions of the format.
+ * MOST_HASHED bounds the time at the start: 2^32 tokens have up to 16 GiB. */
+enum { BLOCK = 4096, SAMPLED_BLOCKS = 4096, ONE_BY_ONE = 1 << 24 };
+#define MOST_HASHED (UINT64_C(1) << 32)
+
+/* Extends the fingerprint `sum` by `count` tokens: by each of them or, with
+ * `pairs`, by two at once, which takes half the time. */
+static uint64_t hash_block(uint64_t sum, const int32_t *tokens, size_t count,
+                           bool pairs)
 {
-    enum { BLOCK = 4096, MOST_BLOCKS = 4096 };
+    for (size_t k = 0; k < count; k++) {
+        uint64_t value = (uint32_t)tokens[k];
+        if (pairs && k + 1 < count)
+            value |= (uint64_t)(uint32_t)tokens[++k] << 32;
+        sum = lhi_mix64(sum ^ value);
+    }
+    return sum;
+}
+
+/* Computes the fingerprint of the tokens of list[0..n_list-1], n together: of
+ * all of them or, with `samples`, of at most SAMPLED_BLOCKS evenly spaced
+ * blocks, token by token. */
+static lh_status hash_tokens(const sequence *list, uint32_t n_list, uint64_t n,
+                             bool samples, uint64_t *out, lh_error *err)
+{
     const uint64_t all = n / BLOCK + (n % BLOCK != 0);
-    const uint64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
+    const uint64_t blocks =
+        samples && all > SAMPLED_BLOCKS ? SAMPLED_BLOCKS : all;
+    const bool pairs = !samples && n > ONE_BY_ONE;
     uint64_t sum = lhi_mix64(n);
     int32_t *tokens = calloc(BLOCK, sizeof *tokens);
     lh_status status = tokens ? LH_OK : lhi_fail_nomem(err);
@@ -421,20 +444,22 @@ static lh_status hash_tokens(const sequence *list, uint32_t n_list, uint64_t n,
         uint64_t at = block * BLOCK, left = n - at;
         size_t count = left < BLOCK ? (size_t)left : BLOCK;
         status = read_across(list, n_list, at, count, tokens, err);
-        for (size_t k = 0; status == LH_OK && k < count; k++)
-            sum = lhi_mix64(sum ^ (uint32_t)tokens[k]);
+        if (status == LH_OK)
+            sum = hash_block(sum, tokens, count, pairs);
     }
     free(tokens);
     *out = sum;
     return status;
 }
 
-lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
-                                       lh_error *err)
+/* Computes the fingerprint of the training data; `samples` as in
+ * hash_tokens(). */
+static lh_status hash_training(const lhi_data *data, bool samples,
+                               uint64_t *out, lh_error *err)
 {
     uint64_t sum = 0;
     LHI_TRY(hash_tokens(data->sequences, data->n_sequences,
-                        lhi_data_n_tokens(data), &sum, err));
+                        lhi_data_n_tokens(data), samples, &sum, err));
     for (uint32_t i = 0; data->is_mixture && i < data->n_sequences; i++)
         sum = lhi_mix64(lhi_mix64(sum ^ data->sequences[i].share) ^
                         data->sequences[i].n_tokens);
@@ -442,12 +467,25 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
     return LH_OK;
 }
 
+lh_status lhi_data_compute_fingerprint(const lhi_data *data,
+                                       lhi_data_fingerprint *out, lh_error *err)
+{
+    const uint64_t n = lhi_data_n_tokens(data);
+    LHI_TRY(hash_training(data, n > MOST_HASHED, &out->value, err));
+    out->sampled = out->value;
+    return n > ONE_BY_ONE && n <= MOST_HASHED
+               ? hash_training(data, true, &out->sampled, err)
+               : LH_OK;
+}
+
 lh_status lhi_data_hash_validation(const lhi_data *data, uint64_t *out,
                                    lh_error *err)
 {
     const sequence *s = data->validation;
     *out = 0;
-    return s ? hash_tokens(s, 1, s->n_tokens, out, err) : LH_OK;
+    return s ? hash_tokens(s, 1, s->n_tokens, s->n_tokens > MOST_HASHED, out,
+                           err)
+             : LH_OK;
 }
 
 /* Reads window number `sample` of the validation part into `tokens`: all

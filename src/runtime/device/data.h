@@ -50,13 +50,22 @@ void lhi_data_close(lhi_data *data);
 /* Returns the token count in the data set, with the validation share, without
  * validation files. */
 uint64_t lhi_data_n_tokens(const lhi_data *data);
-/* Computes a fingerprint of the tokens, without validation files: of all of
- * them up to 2^24, else of evenly spaced blocks; and of a mixture's weights.
- * Other tokens there give another fingerprint, except by accident; it does not
- * protect against intent. */
-lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
+/* Fingerprints of a data set's tokens, without validation files, and of a
+ * mixture's weights. Other tokens give another value, except by accident; a
+ * fingerprint does not protect against intent. */
+typedef struct lhi_data_fingerprint {
+    /* Of all tokens; above 2^32 tokens of 4096 evenly spaced blocks of 4096. */
+    uint64_t value;
+    /* Older checkpoints': above 2^24 tokens of such blocks. */
+    uint64_t sampled;
+} lhi_data_fingerprint;
+
+/* Computes the data set's fingerprints; reads all tokens up to 2^32. */
+lh_status lhi_data_compute_fingerprint(const lhi_data *data,
+                                       lhi_data_fingerprint *out,
                                        lh_error *err);
-/* Computes the fingerprint of the tokens in the validation files; 0: none. */
+/* Computes the value of the tokens in the validation files, by the same rule;
+ * 0: none. */
 lh_status lhi_data_hash_validation(const lhi_data *data, uint64_t *out,
                                    lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,

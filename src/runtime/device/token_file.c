@@ -118,7 +118,9 @@ static lh_status read_bytes(int fd, const char *path, uint64_t at, void *to,
         if (got <= 0)
             return lhi_fail(err, LH_EIO, "%s: %s", path,
                             got < 0 ? strerror(errno)
-                                    : "was truncated while in use");
+                                    : "was truncated while in use; restore it "
+                                      "and continue from the last checkpoint, "
+                                      "or begin a new run");
         next += got;
         at += (uint64_t)got;
         size -= (size_t)got;

@@ -112,7 +112,8 @@ typedef struct lhi_job {
     bool is_started_again;
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
-    uint64_t data_fingerprint, validation_fingerprint; /* data.h */
+    lhi_data_fingerprint data_fingerprint;
+    uint64_t validation_fingerprint; /* lhi_data_hash_validation() */
     const lh_train_memory *memory; /* per rank, predicted; NULL without model */
     lhi_sgemm sgemm;               /* of the ranks in this process */
     /* Made in advance, one per rank, which takes ownership. NULL: each rank

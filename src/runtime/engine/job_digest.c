@@ -290,7 +290,8 @@ lh_status lhi_job_compute_digest(const lhi_job *job,
     LHI_TRY(digest_plan(plan, job, err));
     LHI_TRY(digest_options(options, job, err));
     digest_numbers(
-        data, (uint64_t[]){job->data_fingerprint, job->validation_fingerprint},
+        data,
+        (uint64_t[]){job->data_fingerprint.value, job->validation_fingerprint},
         2);
     memcpy(out, plan, LHI_SETUP_PLAN_BYTES);
     memcpy(out + LHI_SETUP_PLAN_BYTES, options, LHI_SETUP_OPTIONS_BYTES);

@@ -4,6 +4,7 @@
 #ifndef LHI_RUNTIME_ENGINE_TRAINING_H
 #define LHI_RUNTIME_ENGINE_TRAINING_H
 
+#include "runtime/device/data.h"
 #include "runtime/engine/control_messages.h"
 #include "runtime/engine/process_grid.h"
 #include "runtime/engine/rank.h"
@@ -26,7 +27,7 @@ typedef struct lhi_training_options {
     uint32_t replica, n_replicas;
     uint32_t tensor; /* tensor-parallel index of this rank */
     uint64_t steps;
-    uint64_t data_fingerprint;
+    lhi_data_fingerprint data_fingerprint;
     lhi_net *net;
     lhi_device *device;
     lhi_remarks remarks;      /* rank 0 */

@@ -79,13 +79,19 @@ lh_status lhi_recipe_parse_names(const char *list, uint32_t *out, lh_error *err)
     return LH_OK;
 }
 
+/* Formats a fingerprint of the data as 16 hexadecimal digits. */
+static void format_fingerprint(uint64_t value, char out[17])
+{
+    snprintf(out, 17, "%016" PRIx64, value);
+}
+
 /* Formats the data settings that a resumed run must repeat as a JSON object:
  * batch, sequence, seed, validation share, delayed update and data fingerprint.
  * NULL: out of memory. */
 static json_t *format_data(const lhi_recipe *r)
 {
     char fingerprint[17];
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, r->data);
+    format_fingerprint(r->data, fingerprint);
     return json_pack("{s:I, s:I, s:I, s:f, s:b, s:s}", "global_batch",
                      (json_int_t)r->global_batch, "sequence",
                      (json_int_t)r->sequence, "seed", (json_int_t)r->seed,
@@ -166,6 +172,17 @@ static lh_status check_value(const char *key, const json_t *written,
                     file, key, both[0], both[1], advice);
 }
 
+/* Checks whether a checkpoint's data settings `written` have the fingerprint
+ * that older versions compute of this run's data: of samples only. */
+static bool has_sampled_fingerprint(const lhi_recipe *r, const json_t *written)
+{
+    const char *text =
+        json_string_value(json_object_get(written, "fingerprint"));
+    char sampled[17];
+    format_fingerprint(r->sampled_data, sampled);
+    return text && strcmp(text, sampled) == 0;
+}
+
 /* Checks that data, seed, batch and validation share in a checkpoint's
  * description, `root`, equal this run's; a resumed run may not change them.
  * LH_EINPUT: one differs. */
@@ -184,9 +201,11 @@ static lh_status check_data(const lhi_recipe *r, const json_t *root,
         {"fingerprint", "give the same --data, --format and --tokenizer"},
     };
     const json_t *written = json_object_get(root, "data");
+    const size_t n_rows = sizeof rows / sizeof *rows -
+                          (has_sampled_fingerprint(r, written) ? 1 : 0);
     json_t *mine = format_data(r);
     lh_status status = mine ? LH_OK : lhi_fail_nomem(err);
-    for (size_t i = 0; status == LH_OK && i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; status == LH_OK && i < n_rows; i++)
         status = check_value(rows[i].key, json_object_get(written, rows[i].key),
                              json_object_get(mine, rows[i].key), rows[i].advice,
                              file, err);

@@ -46,8 +46,9 @@ typedef struct lhi_run_identity {
 /* A run's recipe. */
 typedef struct lhi_recipe {
     uint64_t global_batch, sequence, seed; /* sequences; tokens */
-    uint64_t data;                         /* lhi_data_compute_fingerprint() */
-    double validation;                     /* share of the data */
+    /* The data's fingerprint; its value in checkpoints of older versions. */
+    uint64_t data, sampled_data;
+    double validation; /* share of the data */
     bool delayed_update;
     double options[LHI_N_RECIPE_OPTIONS];
     /* Bit sets of options: explicitly given, for which another value in the
