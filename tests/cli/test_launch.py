@@ -193,9 +193,13 @@ def wrong_launches_are_reported():
             (given | {"LONGHAUL_SECRET": "short"}, "ranks started by torchrun"),
             (given | {"LONGHAUL_PORT": "0"}, "LONGHAUL_PORT: '0' is not a port"),
             ({}, "RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT")):
-        # Rank 0 alone reports an error that all ranks detect.
-        says = "" if env.get("RANK") == "2" else message
-        case("environment", TRAIN, 1, err=says, env=env)
+        case("environment", TRAIN, 1, err=message, env=env)
+    # Each rank reports its own environment: rank 0's may be valid.
+    for more, message in (
+            ({"WORLD_SIZE": "3"}, "3 ranks were started, but the plan has 2"),
+            ({"LONGHAUL_SECRET": ""}, "ranks started by torchrun")):
+        case("rank 1", TRAIN, 1, err=f"longhaul: RANK=1: {message}",
+             env=given | {"RANK": "1"} | more)
     # Rank 0's host name, as seen by other hosts, must not mean themselves.
     local = given | {"MASTER_ADDR": "localhost", "LOCAL_WORLD_SIZE": "1"}
     case("loopback", TRAIN, 1, env=local,

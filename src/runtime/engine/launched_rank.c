@@ -297,30 +297,27 @@ static lh_status run_rank(start *s, lhi_rank_result *result, lh_error *err)
 }
 
 /* Fails with LH_EINVAL unless the launcher started as many ranks as the plan
- * has; `how`: the launcher's option in the message. Only rank 0 prints it. */
-static lh_status check_ranks(const lhi_job *job, uint32_t rank,
-                             uint32_t n_ranks, const char *how, lh_error *err)
+ * has; `how`: the launcher's option in the message. */
+static lh_status check_ranks(const lhi_job *job, uint32_t n_ranks,
+                             const char *how, lh_error *err)
 {
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     if (n_ranks == n)
         return LH_OK;
-    if (rank != 0) /* all ranks detect it; rank 0 reports it */
-        exit_with_message(job, NULL);
     return lhi_fail(err, LH_EINVAL,
                     "%" PRIu32 " ranks were started, but the plan has "
                     "%" PRIu32 ": %s %" PRIu32,
                     n_ranks, n, how, n);
 }
 
-/* Checks whether this process is rank 0 of torchrun (by_torchrun) or srun. All
- * ranks detect errors in the environment, but only rank 0 prints them. */
-static bool is_first_rank(bool by_torchrun)
+/* Prefixes the message by this process's rank, as the environment variable
+ * `name` gives it. Each rank reports its own environment, because another
+ * rank's may be valid. */
+static void add_rank_variable(const char *name, lh_error *err)
 {
-    uint64_t rank;
-    return by_torchrun
-               ? lhi_launch_parse_number("RANK", UINT32_MAX, NULL, &rank) &&
-                     rank == 0
-               : lhi_slurm_is_first_rank();
+    const char *rank = getenv(name);
+    if (rank)
+        lhi_fail_add_context(err, "%s=%.20s", name, rank);
 }
 
 /* Runs this process as one rank that torchrun (by_torchrun) or srun started:
@@ -333,16 +330,15 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
     lhi_launch_settings s;
     unsigned char digest[LHI_SETUP_BYTES];
     bool misses_first = false;
-    const lh_status status = by_torchrun
-                                 ? lhi_torchrun_read_environment(&s, err)
-                                 : lhi_slurm_read_environment(&s, err);
+    lh_status status = by_torchrun ? lhi_torchrun_read_environment(&s, err)
+                                   : lhi_slurm_read_environment(&s, err);
+    if (status == LH_OK)
+        status = check_ranks(job, s.n_ranks,
+                             by_torchrun ? "WORLD_SIZE" : "srun -n", err);
     if (status != LH_OK) {
-        if (!is_first_rank(by_torchrun))
-            exit_with_message(job, NULL);
+        add_rank_variable(by_torchrun ? "RANK" : "SLURM_PROCID", err);
         return status;
     }
-    LHI_TRY(check_ranks(job, s.rank, s.n_ranks,
-                        by_torchrun ? "WORLD_SIZE" : "srun -n", err));
     LHI_TRY(lhi_job_compute_digest(job, digest, err));
     const lhi_tcp_options o = {.rank = s.rank,
                                .n_ranks = s.n_ranks,
@@ -393,13 +389,13 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                           .silence_ns = job->o.silence_ns};
     LHI_TRY(lhi_job_compute_digest(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
-    lh_status status = check_ranks(job, lhi_mpi_rank(mpi), lhi_mpi_n_ranks(mpi),
-                                   "mpirun -np", err);
-    if (status == LH_OK) {
+    lh_status status =
+        check_ranks(job, lhi_mpi_n_ranks(mpi), "mpirun -np", err);
+    if (status == LH_OK)
         status = lhi_mpi_exchange(mpi, &work, err);
-        if (status != LH_OK && lhi_mpi_rank(mpi) != 0)
-            exit_with_message(job, NULL);
-    }
+    /* All ranks detect it; rank 0 reports it. */
+    if (status != LH_OK && lhi_mpi_rank(mpi) != 0)
+        exit_with_message(job, NULL);
     if (status == LH_OK)
         status = run_rank(&(start){.job = job,
                                    .rank = lhi_mpi_rank(mpi),

@@ -37,13 +37,6 @@ bool lhi_slurm_is_launched(void)
            (getenv("LONGHAUL_SECRET") || !lhi_mpi_is_launched());
 }
 
-bool lhi_slurm_is_first_rank(void)
-{
-    uint64_t rank;
-    return lhi_launch_parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) &&
-           rank == 0;
-}
-
 lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
                                lh_error *err)
 {

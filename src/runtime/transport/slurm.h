@@ -10,10 +10,6 @@
 /* Checks whether this process is a Slurm task to be started this way: it has a
  * secret in LONGHAUL_SECRET, or no MPI or PMI variables. */
 bool lhi_slurm_is_launched(void);
-/* Checks whether this is rank 0. All ranks detect errors in the environment,
- * but only rank 0 prints them. */
-bool lhi_slurm_is_first_rank(void);
-
 /* Reads this Slurm task's settings from the environment. The host is
  * LONGHAUL_HOST, or loopback if the step has one node, or the step's first
  * node. The port is LONGHAUL_PORT, or the first that Slurm reserved for the
