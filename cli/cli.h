@@ -289,6 +289,10 @@ int cli_write_stdout(cli *c, const char *text, size_t len);
 /* Installs handlers that erase a partial progress line before a signal ends the
  * program. They also end it when it is process 1 in a container. */
 void cli_catch_signals(void);
+/* A job manager may signal the launcher and each process, and the launcher
+ * forwards the signal: repeats within this time, in nanoseconds, count once.
+ * SIGINT is exempt, as it comes from the keyboard. */
+#define CLI_DUPLICATE_SIGNAL_NS INT64_C(200000000)
 /* Counts interrupts until cli_interrupts_end(). The work polls cli_interrupts()
  * to stop early. */
 typedef enum cli_interrupt {

@@ -87,11 +87,6 @@ void cli_catch_signals(void)
 
 /* --- graceful stop ------------------------------------------------------ */
 
-/* A job manager may signal the launcher and each process, and the launcher
- * forwards the signal: repeats within this time count once. SIGINT is exempt,
- * as it comes from the keyboard. */
-#define DUPLICATE_WINDOW_NS INT64_C(200000000)
-
 static atomic_uint interrupts;
 static atomic_uint most_interrupts; /* one more ends the program */
 static atomic_llong signalled_ns;   /* the last counted signal's time */
@@ -100,7 +95,7 @@ static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* prefix of ending_signals */
 
 /* Checks whether signal `number`, unless it is SIGINT, comes within
- * DUPLICATE_WINDOW_NS after the last one, which a launcher may repeat;
+ * CLI_DUPLICATE_SIGNAL_NS after the last one, which a launcher may repeat;
  * async-signal-safe. */
 static bool is_repeated(int number)
 {
@@ -109,7 +104,7 @@ static bool is_repeated(int number)
     int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     long long last_ns = atomic_load(&signalled_ns);
     if (number != SIGINT && last_ns > 0 &&
-        now_ns - last_ns < DUPLICATE_WINDOW_NS)
+        now_ns - last_ns < CLI_DUPLICATE_SIGNAL_NS)
         return true;
     /* Otherwise another thread counted it at the same moment. */
     bool counts =

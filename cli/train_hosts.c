@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
@@ -20,6 +21,12 @@ enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
 /* Seconds after rank 0's error until this host's other ranks are killed. Ranks
  * that are connected to rank 0 have ended with its reason by then. */
 enum { RANK_0_GRACE_S = 4 };
+/* Seconds after a rank's failure, beyond the silence time, and after a second
+ * signal, until this host's other ranks are killed: a rank whose process is
+ * stopped does not end by itself. */
+enum { RANK_GRACE_S = 4, STOP_GRACE_S = 4 };
+/* Longest default silence time, that of rails, in seconds. */
+enum { DEFAULT_SILENCE_S = 10 };
 
 /* All hosts' ranks, and those of this one. */
 typedef struct hosts {
@@ -29,7 +36,8 @@ typedef struct hosts {
 } hosts;
 
 static pid_t children[MOST_LOCAL];
-static volatile sig_atomic_t n_children;
+static volatile sig_atomic_t n_children, n_signals, is_overdue;
+static int64_t signalled_ns; /* handlers only: the last counted signal's time */
 
 /* Checks whether entry number `index` of the host list, a name of `len` bytes,
  * is this host: NODE_RANK equals the index, or the host's name (with or without
@@ -99,13 +107,40 @@ static void set_number(const char *name, uint32_t n)
     setenv(name, text, 1);
 }
 
-/* Sends signal `number` on to this host's ranks (signal handler). */
-static void pass_on(int number)
+/* Sends signal `number` to this host's ranks; async-signal-safe. */
+static void signal_ranks(int number)
 {
-    int saved = errno;
     for (int i = 0; i < n_children; i++)
         if (children[i] > 0) /* has not ended */
             kill(children[i], number);
+}
+
+/* Kills this host's ranks `seconds` from now, or earlier if that is due;
+ * async-signal-safe. */
+static void kill_ranks_after(unsigned seconds)
+{
+    const unsigned left = alarm(seconds);
+    if (left && left < seconds)
+        alarm(left);
+}
+
+/* Sends signal `number` on to this host's ranks; after the second one they have
+ * STOP_GRACE_S to end (signal handler). */
+static void pass_on(int number)
+{
+    const int saved = errno;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    const bool is_repeated = n_signals > 0 && number != SIGINT &&
+                             now_ns - signalled_ns < CLI_DUPLICATE_SIGNAL_NS;
+    signal_ranks(number);
+    if (!is_repeated) {
+        signalled_ns = now_ns;
+        n_signals++;
+        if (n_signals > 1)
+            kill_ranks_after(STOP_GRACE_S);
+    }
     errno = saved;
 }
 
@@ -113,27 +148,74 @@ static void pass_on(int number)
 static void kill_ranks(int number)
 {
     (void)number;
-    pass_on(SIGKILL);
+    is_overdue = 1;
+    signal_ranks(SIGKILL);
+}
+
+/* Returns the index of child process `child`; n_children: none. */
+static int find_child(pid_t child)
+{
+    int i = 0;
+    while (i < n_children && children[i] != child)
+        i++;
+    return i;
+}
+
+/* Returns the time in seconds until this host's ranks are killed after rank
+ * `index` among them ended with `status`; 0: they are not. A lost rank ends the
+ * others through their connections, after the silence time at the latest,
+ * unless the run restarts. If rank 0 ends with an error, possibly before the
+ * others could connect to it, RANK_0_GRACE_S suffice. */
+static unsigned find_grace(const cli *c, const hosts *h, int index, int status)
+{
+    const train_settings *s = c->settings;
+    if (status == 0)
+        return 0;
+    if (index == 0 && h->begin == 0 && WIFEXITED(status))
+        return RANK_0_GRACE_S;
+    if (s->max_restarts)
+        return 0;
+    return RANK_GRACE_S + (s->silence_ns
+                               ? (unsigned)(s->silence_ns / 1000000000) + 1
+                               : DEFAULT_SILENCE_S);
 }
 
 /* Waits until all ranks of this host have ended. Returns the exit status of the
- * first that failed, else 0. A lost rank ends the others through their
- * connections. If rank 0 ends with an error, possibly before the others could
- * connect to it, the others are killed after RANK_0_GRACE_S. */
-static int wait_for_ranks(bool has_rank_0)
+ * first that failed, else 0. Prints the ranks that it had to kill, except after
+ * a failure of rank 0, which has printed the reason. */
+static int wait_for_ranks(cli *c, const hosts *h)
 {
-    int failed = 0;
-    for (int i = 0; i < n_children; i++) {
+    int failed = 0, first = -1;
+    for (int left = n_children; left > 0;) {
         int status;
-        while (waitpid(children[i], &status, 0) < 0 && errno == EINTR)
-            continue;
+        const pid_t child = waitpid(-1, &status, 0);
+        const int i = child < 0 ? n_children : find_child(child);
+        if (i == n_children)
+            continue; /* interrupted */
         children[i] = 0;
-        int code =
+        left--;
+        const bool is_killed =
+            is_overdue && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        const uint32_t rank = h->begin + (uint32_t)i;
+        if (is_killed && first >= 0 && h->begin + (uint32_t)first > 0)
+            cli_print_stderr("rank %" PRIu32
+                             " did not end after the failure of "
+                             "rank %" PRIu32 " and was killed",
+                             rank, h->begin + (uint32_t)first);
+        else if (is_killed && first < 0)
+            cli_print_stderr("rank %" PRIu32
+                             " did not end after the second signal "
+                             "and was killed",
+                             rank);
+        const int code =
             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (!failed)
+        if (!failed && code) {
             failed = code;
-        if (i == 0 && has_rank_0 && WIFEXITED(status) && code)
-            alarm(RANK_0_GRACE_S);
+            first = is_overdue ? -1 : i;
+        }
+        const unsigned grace_s = find_grace(c, h, i, status);
+        if (grace_s)
+            kill_ranks_after(grace_s);
     }
     return failed;
 }
@@ -148,7 +230,7 @@ static lh_status start_ranks(cli *c, const hosts *h)
     for (uint32_t i = 0; i < h->n_local; i++) {
         pid_t child = fork();
         if (child < 0) {
-            pass_on(SIGKILL);
+            signal_ranks(SIGKILL);
             return cli_usage(c, "--hosts: cannot start a rank: %s",
                              strerror(errno));
         }
@@ -168,7 +250,7 @@ static lh_status start_ranks(cli *c, const hosts *h)
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         sigaction(passed[i], &(struct sigaction){.sa_handler = pass_on}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = kill_ranks}, NULL);
-    _exit(wait_for_ranks(h->begin == 0));
+    _exit(wait_for_ranks(c, h));
 }
 
 lh_status train_hosts_start(cli *c)

@@ -3,6 +3,7 @@
 """Ranks that torchrun's variables or --hosts start, over tcp."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -218,6 +219,55 @@ def wrong_launches_are_reported():
     case("both", [*TRAIN, "--hosts", f"{NAME}:2"], 2, err="RANK is set", env=given)
     case("transport", ["train", "pair.yaml", "--hosts", "a:2"], 2,
          err="--hosts requires --transport tcp or ucx")
+
+
+def stopped_launch(stopped, *options):
+    """Starts the launcher of two ranks, and stops the listed ones in the run."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    log = WORK / "stopped.jsonl"
+    log.unlink(missing_ok=True)
+    with reserved_port() as port:
+        process = subprocess.Popen(
+            [PROGRAM, *TRAIN[:-3], "--hosts", "x:2", "--steps", "1000000", "--log",
+             str(log), *options], env=ENVIRONMENT | SECRET | {
+                "NODE_RANK": "0", "MASTER_PORT": str(port)}, text=True,
+            cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(harness.until(lambda: log.exists() and log.read_text(), process),
+              "the run has begun")
+    with open(f"/proc/{process.pid}/task/{process.pid}/children",
+              encoding="utf-8") as file:
+        ranks = [int(pid) for pid in file.read().split()]
+    for rank in stopped:
+        os.kill(ranks[rank], signal.SIGSTOP)
+    return process
+
+
+@test
+def a_launcher_kills_a_stopped_rank_after_a_failure():
+    process = stopped_launch([0], "--silence", "0.2s")
+    err = process.communicate(timeout=harness.HANGS)[1]
+    check(process.returncode == 1 and "longhaul: rank 0 did not end after the "
+          "failure of rank 1 and was killed\n" in err, err)
+
+
+@test
+def a_launcher_kills_stopped_ranks_after_the_second_signal():
+    process = stopped_launch([0, 1])
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        harness.until(lambda: caught_none(process.pid, signal.SIGINT), process)
+    err = process.communicate(timeout=harness.HANGS)[1]
+    check(process.returncode == 128 + signal.SIGKILL and all(
+        f"longhaul: rank {rank} did not end after the second signal and was "
+        "killed\n" in err for rank in range(2)), err)
+
+
+def caught_none(pid, number):
+    """Tests whether the process has handled this signal: none is pending."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        pending = [int(line.split()[1], 16) for line in file
+                   if line.startswith(("SigPnd", "ShdPnd"))]
+    return not any(one >> (number - 1) & 1 for one in pending)
 
 
 if __name__ == "__main__":
