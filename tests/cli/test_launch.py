@@ -120,11 +120,13 @@ def make_training():
             shutil.copy(WORK / file, WORK / name)
 
 
-def train(*hosts, more=()):
-    """Runs a rank in each of the folders; returns statuses, errors."""
+def train(*hosts, more=(), last=()):
+    """Runs a rank in each of the folders, the last with more options; returns
+    statuses, errors."""
     with reserved_port() as port:
         running = [subprocess.Popen(
-            [PROGRAM, *trained.TRAIN, "--transport", "tcp", "--steps", "3", *more],
+            [PROGRAM, *trained.TRAIN, "--transport", "tcp", "--steps", "3", *more,
+             *(last if i == len(hosts) - 1 else ())],
             cwd=WORK / host, text=True,
             env=ENVIRONMENT | rank(i, MASTER_PORT=str(port))[1],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -180,6 +182,18 @@ def other_files_on_another_host_end_the_run():
         ended = train("west", "east", more=more)
         check(all(code == 1 for _, code in ended) and
               message in ended[0][0] + ended[1][0], f"{ended}")
+
+
+@test
+def another_option_is_named():
+    make_training()
+    for option, value in (("--clip", "0.25"), ("--seed", "77"),
+                          ("--weight-decay", "0.3"), ("--warmup", "2"),
+                          ("--validation", "0.2")):
+        ended = train("west", "east", last=[option, value])
+        check(all(code == 1 for _, code in ended) and
+              f"rank 1 has another {option} than rank 0" in
+              ended[0][0] + ended[1][0], f"{option}: {ended}")
 
 
 @test

@@ -161,7 +161,7 @@ def ranks_with_another_model_are_refused():
                         *how)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has other plan than rank 0" in done.stderr,
+                  "rank 1 has another plan than rank 0" in done.stderr,
                   f"{there}: {done.returncode} {done.stderr}")
 
 
@@ -215,7 +215,7 @@ def ranks_with_other_work_are_refused():
                         "-np", "1", PROGRAM, "train", "b.yaml", *quiet)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has other plan than rank 0" in
+                  "rank 1 has another plan than rank 0" in
                   said(done)[0], f"another plan, {transport}: {done.stderr}")
         # The queue is so long that the iteration time is the same.
         for other in (["--message-bytes", "70000"], ["--coupled", "64"]):

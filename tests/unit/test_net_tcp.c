@@ -217,8 +217,9 @@ static void another_job(void)
 /* All ranks end within 2 s. */
 static void another_setup(void)
 {
-    static const char *const parts[] = {"plan", "options", "--steps",
-                                        "--max-restarts", "data"};
+    static const char *const parts[] = {"another plan", "other options",
+                                        "another --steps", "another --keep",
+                                        "other data"};
     static const size_t at[] = {0, LHI_SETUP_PLAN_BYTES, LHI_SETUP_NAMED_AT,
                                 LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED - 1,
                                 LHI_SETUP_BYTES - 1};
@@ -230,8 +231,7 @@ static void another_setup(void)
             j.odd = odd;
             j.join_ns = 3600 * second_ns;
             j.odd_setup[at[i]] = 1;
-            snprintf(text, sizeof text,
-                     " has other %s than rank 0: ", parts[i]);
+            snprintf(text, sizeof text, " has %s than rank 0: ", parts[i]);
             none_joins(&j, 3, text, text);
             CHECK(lhi_now_ns() - begin_ns < 2 * second_ns);
         }
@@ -296,7 +296,7 @@ static void a_rank_comes_back(void)
         lhi_sleep_for(second_ns);
     }
     static const char *const texts[] = {"rank 2 is already connected",
-                                        "wrong secret", "has other plan"};
+                                        "wrong secret", "has another plan"};
     for (int i = 0; i < 3; i++) {
         pthread_join(ranks[i].thread, NULL);
         CHECK_HAS(ranks[i].err.text, texts[i]);

@@ -271,9 +271,20 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
 static void digest_named_options(unsigned char out[LHI_SETUP_NAMED],
                                  const lhi_job *job)
 {
+    static const lh_train_model untrained;
+    const lh_train_model *m = job->model ? job->model : &untrained;
     const uint64_t values[LHI_SETUP_NAMED] = {
-        job->o.steps, job->model ? lhi_double_to_bits(job->model->rate) : 0,
-        (uint64_t)job->o.silence_ns, job->o.max_restarts};
+        job->o.steps,
+        lhi_double_to_bits(m->rate),
+        (uint64_t)job->o.silence_ns,
+        job->o.max_restarts,
+        lhi_double_to_bits(m->clip),
+        m->seed,
+        lhi_double_to_bits(m->weight_decay),
+        m->warmup,
+        lhi_double_to_bits(m->validation),
+        m->checkpoint_every,
+        m->keep};
     for (uint32_t i = 0; i < LHI_SETUP_NAMED; i++) {
         unsigned char sum[DIGEST_BYTES] = {0};
         digest_numbers(sum, &values[i], 1);

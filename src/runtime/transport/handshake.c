@@ -97,14 +97,22 @@ const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
     static const struct {
         size_t at, size;
         const char *name;
-    } parts[] = {{0, LHI_SETUP_PLAN_BYTES, "plan"},
-                 {LHI_SETUP_NAMED_AT, 1, "--steps"},
-                 {LHI_SETUP_NAMED_AT + 1, 1, "--rate"},
-                 {LHI_SETUP_NAMED_AT + 2, 1, "--silence"},
-                 {LHI_SETUP_NAMED_AT + 3, 1, "--max-restarts"},
-                 {LHI_SETUP_PLAN_BYTES, LHI_SETUP_OPTIONS_BYTES, "options"},
-                 {LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES,
-                  LHI_SETUP_DATA_BYTES, "data"}};
+    } parts[] = {
+        {0, LHI_SETUP_PLAN_BYTES, "another plan"},
+        {LHI_SETUP_NAMED_AT, 1, "another --steps"},
+        {LHI_SETUP_NAMED_AT + 1, 1, "another --rate"},
+        {LHI_SETUP_NAMED_AT + 2, 1, "another --silence"},
+        {LHI_SETUP_NAMED_AT + 3, 1, "another --max-restarts"},
+        {LHI_SETUP_NAMED_AT + 4, 1, "another --clip"},
+        {LHI_SETUP_NAMED_AT + 5, 1, "another --seed"},
+        {LHI_SETUP_NAMED_AT + 6, 1, "another --weight-decay"},
+        {LHI_SETUP_NAMED_AT + 7, 1, "another --warmup"},
+        {LHI_SETUP_NAMED_AT + 8, 1, "another --validation"},
+        {LHI_SETUP_NAMED_AT + 9, 1, "another --checkpoint-every"},
+        {LHI_SETUP_NAMED_AT + 10, 1, "another --keep"},
+        {LHI_SETUP_PLAN_BYTES, LHI_SETUP_OPTIONS_BYTES, "other options"},
+        {LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES, LHI_SETUP_DATA_BYTES,
+         "other data"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (memcmp(a + parts[i].at, b + parts[i].at, parts[i].size) != 0)
             return parts[i].name;

@@ -36,15 +36,15 @@ enum {
 /* Digest of everything that must be equal on all ranks: the first bytes of
  * SHA-256 over the plan, over the options and over the data. The last
  * LHI_SETUP_NAMED bytes of the options' part are each the first byte of SHA-256
- * over one option, which an error can thus name: the number of steps, the rate,
- * the limit for silent ranks, the number of restarts. */
+ * over one option, which an error can thus name, in the order of
+ * lhi_setup_find_difference(). */
 enum {
-    LHI_SETUP_PLAN_BYTES = 12,
-    LHI_SETUP_OPTIONS_BYTES = 10,
-    LHI_SETUP_NAMED = 4,
+    LHI_SETUP_PLAN_BYTES = 8,
+    LHI_SETUP_OPTIONS_BYTES = 17,
+    LHI_SETUP_NAMED = 11,
     LHI_SETUP_NAMED_AT =
         LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES - LHI_SETUP_NAMED,
-    LHI_SETUP_DATA_BYTES = 10,
+    LHI_SETUP_DATA_BYTES = 7,
     LHI_SETUP_BYTES =
         LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES + LHI_SETUP_DATA_BYTES
 };

@@ -246,7 +246,7 @@ static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
             m->records[i].setup_digest, m->records[0].setup_digest);
         if (what)
             return lhi_fail(err, LH_EINVAL,
-                            "rank %u has other %s than rank 0: give all ranks "
+                            "rank %u has %s than rank 0: give all ranks "
                             "the same plan, options and data",
                             i, what);
     }

@@ -118,7 +118,7 @@ static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
         t->mismatch_ns = t->mismatch_ns ? t->mismatch_ns : lhi_now_ns();
         if (!t->mismatch[0])
             snprintf(t->mismatch, sizeof t->mismatch,
-                     "rank %u has other %s than rank %u: give all ranks the "
+                     "rank %u has %s than rank %u: give all ranks the "
                      "same plan, options and data",
                      g->shake.client, what, o->rank);
         note_refusal(t, g, LHI_TCP_REFUSED_SECRET, t->mismatch);
