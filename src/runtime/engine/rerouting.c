@@ -132,9 +132,10 @@ static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
         snprintf(text, sizeof text,
                  "rank %" PRIu32
                  " is lost, and its replacement runs all of its "
-                 "microbatches, because they are not divided among other ranks "
-                 "with %.250s",
-                 rank, obstacle ? obstacle : why.text);
+                 "microbatches: %s%.250s",
+                 rank,
+                 obstacle ? "other ranks cannot share them in a run with " : "",
+                 obstacle ? obstacle : why.text);
     } else {
         snprintf(text, sizeof text,
                  "rank %" PRIu32 " is lost, and other ranks run its "
