@@ -109,14 +109,22 @@ static lh_status format_price(const lh_plan_options *options,
     bound.iteration_ns = it->bound_ns;
     if (!gap)
         return lhi_fail_nomem(err);
+    /* More GPUs of one datacenter may mean fewer of all. */
+    char fewer[64] = "";
+    const uint64_t all = lh_layout_gpus(&plan->best.layout);
+    const uint64_t there = lh_layout_gpus(&it->best->layout);
+    if (there < all)
+        snprintf(fewer, sizeof fewer, ", with %" PRIu64 " GPUs fewer in total",
+                 all - there);
     if (options->objective == LH_PLAN_CHEAPEST ||
         it->bound_ns <= plan->best.iteration_ns)
-        snprintf(text, sizeof text, "%s; best found", gap);
+        snprintf(text, sizeof text, "%s%s; best found", gap, fewer);
     else if (it->bound_ns >= it->best->iteration_ns)
-        snprintf(text, sizeof text, "%s; proven", gap);
+        snprintf(text, sizeof text, "%s%s; proven", gap, fewer);
     else
-        snprintf(text, sizeof text, "%s; best found, none is below %+.1f %%",
-                 gap, lhi_compute_percent_gap(options, &bound, &plan->best));
+        snprintf(text, sizeof text, "%s%s; best found, none is below %+.1f %%",
+                 gap, fewer,
+                 lhi_compute_percent_gap(options, &bound, &plan->best));
     it->why = lhi_arena_strdup(mem, text);
     return it->why ? LH_OK : lhi_fail_nomem(err);
 }

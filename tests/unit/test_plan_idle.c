@@ -67,6 +67,14 @@ static void slow_links_have_a_price(void)
         CHECK(it->bound_ns <= it->best->iteration_ns);
         CHECK(strncmp(it->why, "+", 1) == 0);
         CHECK(strcmp(it->why, it->best->why) == 0);
+        /* far alone: 1 node in place of 2 */
+        char fewer[64];
+        const uint64_t all = lh_layout_gpus(&plan->best.layout);
+        const uint64_t there = lh_layout_gpus(&it->best->layout);
+        CHECK(there < all);
+        snprintf(fewer, sizeof fewer, ", with %d GPUs fewer in total",
+                 (int)(all - there));
+        CHECK(strstr(it->why, fewer) != NULL);
     }
     lh_plan_free(plan_again(plan, NULL));
     lh_plan_free(plan);
