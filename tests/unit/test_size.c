@@ -560,7 +560,7 @@ static void plans_with_less_traffic_are_kept(void)
     lh_error err = {0};
     lhi_size_search s = {
         .job = job, .options.threads = 1, .mem = lhi_arena_make(0)};
-    CHECK_OK(lhi_size_plan(&s, nodes, false, &size, &err), err);
+    CHECK_OK(lhi_size_plan(&s, nodes, LHI_SIZE_QUICK, &size, &err), err);
     if (size && size->n_plans) {
         lhi_planned_size *quick = (lhi_planned_size *)size;
         const int64_t slow_ns = 2 * quick->plans[0].iteration_ns;
@@ -569,13 +569,46 @@ static void plans_with_less_traffic_are_kept(void)
         quick->plans[0].iteration_ns = slow_ns; /* faster ones are found */
         quick->plans[1].iteration_ns = slow_ns;
         quick->plans[1].between_usd = -1; /* less than any plan */
-        CHECK_OK(lhi_size_plan(&s, nodes, true, &size, &err), err);
+        CHECK_OK(lhi_size_plan(&s, nodes, LHI_SIZE_FULL, &size, &err), err);
         const lhi_sized_plan *last = &size->plans[size->n_plans - 1];
         CHECK(size->n_plans > 1 && size->plans[0].iteration_ns < slow_ns);
         CHECK(last->iteration_ns == slow_ns && last->between_usd < 0);
         for (uint32_t i = 0; i + 1 < size->n_plans; i++)
             CHECK(size->plans[i].between_usd >= 0);
     }
+    lhi_arena_free(s.mem);
+    lh_job_free(job);
+}
+
+/* The layouts of a mixture of experts are many: a quick search with the first
+ * effort ends with a plan of many times the lower bound, and has to go on. A
+ * search that ends early has a plan within four times its bound. */
+static void quick_plans_are_not_far_from_the_bound(void)
+{
+    lh_job *job =
+        job_with("longhaul: job/1\n"
+                 "cluster:\n"
+                 "  gpu: h100-sxm\n"
+                 "  gpus_per_node: 8\n"
+                 "  node_link: {gbps: 3600, latency_us: 3}\n"
+                 "  fabric: {gbps: 400, latency_us: 8}\n",
+                 "  datacenters:\n"
+                 "   - {name: west, nodes: 28, usd_per_gpu_hour: 10.979}\n"
+                 "   - {name: east, nodes: 28, usd_per_gpu_hour: 11.527}\n"
+                 "  links:\n"
+                 "   - {between: [west, east], latency_ms: 11.15, gbps: 3200,\n"
+                 "      usd_per_gb: 0.01}\n"
+                 "model: qwen3-235b-a22b\n"
+                 "training: {global_batch: 1024, sequence: 4096}\n");
+    const uint32_t nodes[LH_MAX_DATACENTERS] = {28, 28};
+    const lhi_planned_size *size = NULL;
+    lh_error err = {0};
+    lhi_size_search s = {
+        .job = job, .options.threads = 1, .mem = lhi_arena_make(0)};
+    CHECK_OK(lhi_size_plan(&s, nodes, LHI_SIZE_QUICK, &size, &err), err);
+    CHECK(size && size->n_plans && size->bound_ns > 0);
+    if (size && size->n_plans)
+        CHECK(size->plans[0].iteration_ns <= 4 * size->bound_ns);
     lhi_arena_free(s.mem);
     lh_job_free(job);
 }
@@ -650,6 +683,7 @@ int main(void)
     RUN(the_cheapest_size_is_beyond_a_bad_one);
     RUN(a_budget_alone_has_bounds);
     RUN(plans_with_less_traffic_are_kept);
+    RUN(quick_plans_are_not_far_from_the_bound);
     RUN(profiles_name_datacenters_in_use);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();

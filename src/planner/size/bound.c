@@ -245,7 +245,7 @@ static lh_status plan_largest(bound_search *b, box *x, bool *open,
     if (!is_worth_planning(b, x))
         return LH_OK;
     b->n_plans++;
-    LHI_TRY(lhi_size_plan(b->s, x->high, false, &size, err));
+    LHI_TRY(lhi_size_plan(b->s, x->high, LHI_SIZE_QUICK, &size, err));
     *open = bound_box(b, x);
     x->value = fmax(x->value, value);
     return LH_OK;

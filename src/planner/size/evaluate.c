@@ -7,6 +7,8 @@
 #include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/search/cost.h"
+#include "planner/search/objective.h"
+#include "planner/search/search_budget.h"
 #include "planner/search/unequal_bound.h"
 
 #include <float.h>
@@ -18,6 +20,16 @@
 enum { QUICK_EFFORT = 4000000 };
 /* The same for the sizes that are reported, which also get elastic plans. */
 enum { FULL_EFFORT = 1000000 };
+static const uint64_t EFFORTS[] = {
+    [LHI_SIZE_QUICK] = QUICK_EFFORT,
+    [LHI_SIZE_FULL] = FULL_EFFORT,
+    [LHI_SIZE_DEEP] = 0 /* the default of a plan */
+};
+/* Growth of the effort if a plan is far from its bound. */
+enum { EFFORT_GROWTH = 4 };
+/* Share by which a plan may exceed its lower bound without a deeper search.
+ * Searches that ended too early had plans of 20 times the bound. */
+static const double FAR_FROM_BOUND = 3;
 
 /* --- job of a size -------------------------------------------------------- */
 
@@ -305,24 +317,46 @@ static void move_fastest_first(lhi_planned_size *size)
         }
 }
 
+/* Checks whether a fastest plan is far from the lower bound because its search
+ * ended early; then raises the effort in the options for another search. */
+static bool search_deeper(lh_plan_options *o, const lh_plan *plan)
+{
+    const lh_plan_options usual = {.size = sizeof usual};
+    const uint64_t most = lhi_compute_layout_work(&usual);
+    if (o->objective != LH_PLAN_FASTEST || !plan->n_unexplored ||
+        lhi_compute_layout_work(o) >= most ||
+        lhi_compute_bound_gap(o, plan) <= FAR_FROM_BOUND)
+        return false;
+    o->layout_effort = most / EFFORT_GROWTH < o->layout_effort
+                           ? most
+                           : EFFORT_GROWTH * o->layout_effort;
+    return true;
+}
+
 /* Plans a size's job for one objective (fastest or cheapest), and appends its
- * `most` best plans to the size's list; none if no layout works. */
+ * best plans to the size's list; none if no layout works. */
 static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
-                                lh_plan_objective objective, uint32_t most,
+                                lh_plan_objective objective,
                                 lhi_planned_size *size, lh_error *err)
 {
+    const uint32_t most = LHI_SIZE_CHOICES;
     lh_plan *plan = NULL;
     lh_error why = {0};
-    const lh_plan_options o = {
-        .size = sizeof o,
-        .top = most,
-        .objective = objective,
-        .threads = s->options.threads,
-        .no_optimal = true,
-        .partition = LH_PARTITION_EVEN,
-        .quick = !size->full || objective == LH_PLAN_CHEAPEST,
-        .layout_effort = size->full ? FULL_EFFORT : QUICK_EFFORT};
-    lh_status status = lh_plan_make(job, &o, &plan, &why);
+    lh_plan_options o = {.size = sizeof o,
+                         .top = most,
+                         .objective = objective,
+                         .threads = s->options.threads,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .quick = size->depth == LHI_SIZE_QUICK ||
+                                  objective == LH_PLAN_CHEAPEST,
+                         .layout_effort = EFFORTS[size->depth]};
+    lh_status status;
+    do {
+        lh_plan_free(plan);
+        plan = NULL;
+        status = lh_plan_make(job, &o, &plan, &why);
+    } while (status == LH_OK && search_deeper(&o, plan));
     if (status == LH_OK)
         status = keep_plan(s, size, plan, most, &why);
     /* the bound holds only for the plan's number of slices */
@@ -335,34 +369,35 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
 }
 
 /* Plans a size for the least time and, if traffic has a price, for the least
- * cost. Appends no plan if the job's fixed degrees need more GPUs. */
+ * cost. Appends no plan if the job's fixed degrees need
+ * more GPUs. */
 static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
                            lh_error *err)
 {
     lh_job *job = NULL;
-    const uint32_t most = LHI_SIZE_CHOICES;
     uint64_t gpus = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         gpus += (uint64_t)size->nodes[i] * s->job->datacenters[i].gpus_per_node;
     if (!lhi_layout_fits_gpus(&s->job->layout, gpus))
         return LH_OK;
     LHI_TRY(lh_size_job(s->job, size->nodes, &job, err));
-    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, most, size, err);
+    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, size, err);
     if (status == LH_OK && s->priced && has_priced_links(job))
-        status = plan_objective(s, job, LH_PLAN_CHEAPEST, most, size, err);
+        status = plan_objective(s, job, LH_PLAN_CHEAPEST, size, err);
     move_fastest_first(size);
     lh_job_free(job);
     s->n_plans_made++;
     return status;
 }
 
-lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
-                        const lhi_planned_size **out, lh_error *err)
+lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes,
+                        lhi_size_depth depth, const lhi_planned_size **out,
+                        lh_error *err)
 {
     lhi_planned_size *size =
         (lhi_planned_size *)lhi_size_find_planned(s, nodes);
     *out = size;
-    if (size && (size->full || !full))
+    if (size && size->depth >= depth)
         return LH_OK;
     if (s->options.progress &&
         s->options.progress(s->options.context, s->n_plans_made,
@@ -373,13 +408,24 @@ lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
     if (!size)
         return LH_ENOMEM;
     *out = size;
-    size->full = full;
-    const lhi_planned_size quick = *size;
+    size->depth = depth;
+    const lhi_planned_size before = *size;
     size->n_plans = 0;
     LHI_TRY(plan_size(s, size, err));
-    keep_unbeaten(size, &quick); /* the quick search may have found better */
+    keep_unbeaten(size, &before); /* the search before may have found better */
     move_fastest_first(size);
     return LH_OK;
+}
+
+lh_status lhi_size_plan_deeply(lhi_size_search *s, const uint32_t *nodes,
+                               lh_error *err)
+{
+    const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
+    const double longest_s = lhi_size_longest_s(s);
+    if (lhi_size_work_bound_s(s, nodes) > longest_s ||
+        (size && (double)size->bound_ns / 1e9 > longest_s))
+        return LH_OK;
+    return lhi_size_plan(s, nodes, LHI_SIZE_DEEP, &size, err);
 }
 
 /* --- training run --------------------------------------------------------- */

@@ -174,7 +174,7 @@ static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
     *meets = false;
     if (!size && (!may_plan(s) || is_too_slow(s, nodes)))
         return LH_OK;
-    LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+    LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_QUICK, &size, err));
     LHI_TRY(find_best_run(s, size, true, is_faster, meets, &run, err));
     if (*meets && s->options.deadline_s > 0)
         *meets = run.train_s <= s->options.deadline_s;
@@ -192,11 +192,11 @@ static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
     if (lhi_size_work_bound_s(s, nodes) > lhi_size_longest_s(s))
         return LH_OK; /* not even at the GPUs' peak */
     if (!size && may_plan(s))
-        LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+        LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_QUICK, &size, err));
     LHI_TRY(check_deadline(s, nodes, meets, err));
-    if (*meets || !size || size->full || !may_plan(s))
+    if (*meets || !size || size->depth != LHI_SIZE_QUICK || !may_plan(s))
         return LH_OK;
-    LHI_TRY(lhi_size_plan(s, nodes, true, &size, err));
+    LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_FULL, &size, err));
     return check_deadline(s, nodes, meets, err);
 }
 
@@ -243,7 +243,7 @@ static lh_status plan_all(lhi_size_search *s, lh_error *err)
     do {
         if (has_nodes(s, nodes) &&
             lhi_size_work_bound_s(s, nodes) <= lhi_size_longest_s(s))
-            LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+            LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_QUICK, &size, err));
     } while (next_size(s, nodes));
     s->result->all_planned = true;
     return LH_OK;
@@ -357,7 +357,7 @@ static lh_status bisect_budget(lhi_size_search *s, const uint32_t *low,
         size = lhi_size_find_planned(s, middle);
         if (has_nodes(s, middle) &&
             (size || (may_plan(s) && !is_too_expensive(s, middle)))) {
-            LHI_TRY(lhi_size_plan(s, middle, false, &size, err));
+            LHI_TRY(lhi_size_plan(s, middle, LHI_SIZE_QUICK, &size, err));
             LHI_TRY(
                 find_best_run(s, size, true, is_cheaper, &meets, &run, err));
             meets = meets && run.usd <= s->options.budget_usd;
@@ -386,7 +386,7 @@ static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
     if (!size && is_better == is_faster &&
         estimate_least_s(s, other) * s->iterations > best->train_s)
         return LH_OK; /* slower than the best */
-    LHI_TRY(lhi_size_plan(s, other, false, &size, err));
+    LHI_TRY(lhi_size_plan(s, other, LHI_SIZE_QUICK, &size, err));
     LHI_TRY(find_best_run(s, size, false, is_better, &found, &run, err));
     if (found && is_better(&run, best)) {
         *best = run;
@@ -532,7 +532,7 @@ static lh_status find_promising(const lhi_size_search *s, double factor,
     *out = NULL;
     for (uint32_t i = 0; i < s->n_planned; i++) {
         const lhi_planned_size *size = s->planned[i];
-        if (size->full || !size->n_plans)
+        if (size->depth != LHI_SIZE_QUICK || !size->n_plans)
             continue;
         lhi_sized_plan plan = size->plans[0];
         plan.iteration_ns = llround((double)plan.iteration_ns * factor);
@@ -559,7 +559,7 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
     const lhi_planned_size *size = lhi_size_find_planned(s, best->nodes);
     const int64_t quick_ns =
         size && size->n_plans ? size->plans[0].iteration_ns : 0;
-    LHI_TRY(lhi_size_plan(s, best->nodes, true, &size, err));
+    LHI_TRY(lhi_size_plan(s, best->nodes, LHI_SIZE_FULL, &size, err));
     const double factor = compute_improvement(
         quick_ns, size->n_plans ? size->plans[0].iteration_ns : quick_ns);
     LHI_TRY(find_best(s, false, is_better, found, best, err));
@@ -567,7 +567,7 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
         LHI_TRY(find_promising(s, factor, is_better, best, &size, err));
         if (!size)
             break;
-        LHI_TRY(lhi_size_plan(s, size->nodes, true, &size, err));
+        LHI_TRY(lhi_size_plan(s, size->nodes, LHI_SIZE_FULL, &size, err));
         LHI_TRY(find_best(s, false, is_better, found, best, err));
     }
     return LH_OK;
@@ -595,7 +595,7 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
         nodes[i] -= loss->nodes;
         if (!has_nodes(s, nodes))
             continue;
-        LHI_TRY(lhi_size_plan(s, nodes, true, &rest, err));
+        LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_FULL, &rest, err));
         if (!rest->n_plans)
             continue;
         LHI_TRY(lhi_size_predict(s, &rest->plans[0], size->spot, &run, err));
@@ -672,13 +672,31 @@ static lh_status check_planned(const lhi_size_search *s, bool *better,
     return LH_OK;
 }
 
+/* Plans the fastest size so far and the largest one as deeply as a plan's
+ * default: only such a search or a bound may show that no size meets the
+ * requirements. *found: a size meets them. */
+static lh_status search_deeply(lhi_size_search *s, bool *found, lh_error *err)
+{
+    uint32_t most[LH_MAX_DATACENTERS] = {0};
+    lh_size run;
+    LHI_TRY(find_best(s, true, is_faster, found, &run, err));
+    if (*found)
+        LHI_TRY(lhi_size_plan_deeply(s, run.nodes, err));
+    LHI_TRY(find_best(s, false, has_fewer_gpus, found, &run, err));
+    if (*found)
+        return LH_OK;
+    fill_nodes(s, true, most);
+    LHI_TRY(lhi_size_plan_deeply(s, most, err));
+    return find_best(s, false, has_fewer_gpus, found, &run, err);
+}
+
 /* Fills the result: the best sizes or, if none meets the requirements, the
  * fastest, and the lower bounds. Repeats as long as later planning finds better
  * sizes. */
 static lh_status fill_result(lhi_size_search *s, lh_error *err)
 {
     lh_size_result *r = s->result;
-    bool found, better = true;
+    bool found, better = true, deep = false;
     for (int i = 0; i < MAX_ROUNDS && better; i++) {
         LHI_TRY(fill_best(s, &found, err));
         LHI_TRY(check_planned(s, &better, err));
@@ -686,6 +704,10 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
             continue;
         LHI_TRY(lhi_size_bound(s, err));
         LHI_TRY(check_planned(s, &better, err));
+        if (found || better || deep)
+            continue;
+        LHI_TRY(search_deeply(s, &better, err));
+        deep = true;
     }
     if (!found) {
         LHI_TRY(find_best(s, true, is_faster, &found, &r->fastest, err));
@@ -748,7 +770,7 @@ static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
         uint32_t most[LH_MAX_DATACENTERS] = {0};
         const lhi_planned_size *size;
         fill_nodes(s, true, most);
-        LHI_TRY(lhi_size_plan(s, most, false, &size, err));
+        LHI_TRY(lhi_size_plan(s, most, LHI_SIZE_QUICK, &size, err));
     }
     return fill_result(s, err);
 }

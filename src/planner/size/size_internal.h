@@ -22,11 +22,19 @@ typedef struct lhi_sized_plan {
     double between_usd; /* traffic per iteration */
 } lhi_sized_plan;
 
+/* How deeply a size is planned: by a quick search, by a longer one, or by one
+ * with the default effort of a plan. */
+typedef enum lhi_size_depth {
+    LHI_SIZE_QUICK,
+    LHI_SIZE_FULL,
+    LHI_SIZE_DEEP
+} lhi_size_depth;
+
 /* A planned size. */
 typedef struct lhi_planned_size {
     uint32_t nodes[LH_MAX_DATACENTERS];
-    bool full;        /* not by a quick search only */
-    uint32_t n_plans; /* 0: no layout works */
+    lhi_size_depth depth; /* of the deepest search */
+    uint32_t n_plans;     /* 0: no layout works */
     lhi_sized_plan plans[LHI_SIZE_PLANS];
     int64_t bound_ns; /* on the iteration time of every layout; 0: none */
 } lhi_planned_size;
@@ -53,11 +61,16 @@ typedef struct lhi_size_search {
 /* Checks the job, the options and the ranges, and fills in the defaults. */
 lh_status lhi_size_set_options(lhi_size_search *s, lh_error *err);
 
-/* Plans a size (nodes[i] nodes in datacenter i) by a quick or, if `full`, a
- * longer search, unless that was done before; *out: the planned size.
- * LH_ECANCELED: stopped by the caller. */
-lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
-                        const lhi_planned_size **out, lh_error *err);
+/* Plans a size (nodes[i] nodes in datacenter i) by a search of this depth,
+ * unless one as deep was made before; *out: the planned size. LH_ECANCELED:
+ * stopped by the caller. */
+lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes,
+                        lhi_size_depth depth, const lhi_planned_size **out,
+                        lh_error *err);
+/* Plans a size as deeply as a plan's default, unless a bound proves that it
+ * misses the deadline. */
+lh_status lhi_size_plan_deeply(lhi_size_search *s, const uint32_t *nodes,
+                               lh_error *err);
 /* Returns the planned size with nodes[i] nodes in datacenter i, planned by a
  * full or a quick search; NULL: not planned yet. */
 const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
