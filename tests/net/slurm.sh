@@ -134,9 +134,11 @@ devices: 4
 uniform: {placement: ud, F: 5, D: 5, W: 5}
 YAML
 play() { srun --quiet "$@" -s 1f1b --steps 2 >out 2>err; }
-# said STATUS PATTERN WHAT: what the last run ended with, and printed once.
+# said STATUS PATTERN WHAT [TIMES]: the last run's status, and a line that it printed
+# once, or TIMES times.
 said() {
-    if [ "$1" != "$status" ] || [ "$(cat out err | grep -c "$2")" != 1 ]; then
+    if [ "$1" != "$status" ] ||
+        [ "$(cat out err | grep -c "$2")" != "${4:-1}" ]; then
         fail "$3: $status"
         cat out err
     fi
@@ -145,7 +147,7 @@ said() {
 play_all() {
     play -n 4 longhaul train p.yaml --transport tcp
     status=$?
-    said 1 'export LONGHAUL_SECRET' 'no secret'
+    said 1 'export LONGHAUL_SECRET' 'no secret' 4 # each rank
     export LONGHAUL_SECRET=0123456789abcdef0123456789abcdef
     for mpi in none pmi2; do
         play -n 4 --mpi=$mpi longhaul train p.yaml --transport tcp
@@ -161,7 +163,8 @@ play_all() {
     fi
     play -n 3 longhaul train p.yaml --transport tcp
     status=$?
-    said 1 '3 ranks were started, but the plan has 4: srun -n 4' 'too few ranks'
+    said 1 '3 ranks were started, but the plan has 4: srun -n 4' \
+        'too few ranks' 3
     export LONGHAUL_HOST=127.0.0.1
     play -N 2 -n 4 longhaul train p.yaml --transport tcp
     status=$?
