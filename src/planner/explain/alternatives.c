@@ -399,7 +399,9 @@ lh_status lhi_plan_find_alternatives(const lh_job *job,
     LHI_TRY(lhi_differing_compute_bound(job, options, &r.differing_ns, err));
     for (int d = 0; d < LHI_N_DIMENSIONS; d++)
         LHI_TRY(add_alternative(&r, (lhi_dimension)d, runners, err));
-    lhi_sort_choices(options, r.list, n); /* some have times only now */
+    /* Some have times only now. Under jitter they are sorted by its mean. */
+    if (!options->jitter)
+        lhi_sort_choices(options, r.list, n);
     plan->dimension_alternatives = runners;
     plan->alternatives = r.list;
     return LH_OK;
