@@ -242,6 +242,10 @@ lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
 lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err);
 
+/* Appends a copy of a candidate to the search's candidates. */
+lh_status lhi_layout_search_add_candidate(lhi_layout_search *search,
+                                          const lhi_candidate *candidate,
+                                          lh_error *err);
 /* Returns the simulated candidate with the best objective value; NULL: none
  * works. */
 lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s);

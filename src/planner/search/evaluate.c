@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
+#include <stdlib.h>
 #include <string.h>
 
 lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method)
@@ -313,6 +314,19 @@ lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err)
 {
     return simulate_candidate(s, c, true, err);
+}
+
+lh_status lhi_layout_search_add_candidate(lhi_layout_search *s,
+                                          const lhi_candidate *c, lh_error *err)
+{
+    lhi_candidate *more =
+        realloc(s->candidates, (s->n + (size_t)1) * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    more[s->n] = *c;
+    s->candidates = more;
+    s->room = ++s->n;
+    return LH_OK;
 }
 
 lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s)

@@ -86,21 +86,6 @@ static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
     return status;
 }
 
-/* Appends a copy of a simulated candidate to the search. */
-static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
-                               lh_error *err)
-{
-    lhi_candidate *more =
-        realloc(s->candidates, (s->n + (size_t)1) * sizeof *more);
-    if (!more)
-        return lhi_fail_nomem(err);
-    more[s->n] = *c;
-    s->candidates = more;
-    s->room = ++s->n;
-    s->n_simulated++;
-    return LH_OK;
-}
-
 /* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
@@ -136,8 +121,10 @@ static lh_status run_branch_and_bound(lhi_layout_search *s,
     s->objective = NULL;
     s->options.layout_effort = whole.layout_effort;
     s->options.seconds = whole.seconds;
-    if (status == LH_OK && first.choice.cost)
-        status = add_candidate(s, &first, err);
+    if (status == LH_OK && first.choice.cost) {
+        status = lhi_layout_search_add_candidate(s, &first, err);
+        s->n_simulated += status == LH_OK;
+    }
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
@@ -301,7 +288,8 @@ static lh_status search_one_layout(const lhi_layout_search *like,
     LHI_TRY(lhi_candidate_compute_bound(&s, &only, err));
     if (only.bound_ns < INT64_MAX)
         LHI_TRY(lhi_candidate_evaluate(&s, &only, err));
-    LHI_TRY(add_candidate(&s, &only, err));
+    LHI_TRY(lhi_layout_search_add_candidate(&s, &only, err));
+    s.n_simulated++;
     lh_status status = row->elastic ? search_elastic(&s, true, err) : LH_OK;
     if (status == LH_OK)
         status = lhi_layout_search_fill_plan(&s, found, err);

@@ -160,20 +160,6 @@ static int compare_layouts(const void *x, const void *y)
            (a->config.zero < b->config.zero);
 }
 
-/* Appends a candidate to the search. */
-static lh_status append_candidate(lhi_layout_search *s, const lhi_candidate *c,
-                                  lh_error *err)
-{
-    lhi_candidate *more =
-        realloc(s->candidates, (s->n + (size_t)1) * sizeof *more);
-    if (!more)
-        return lhi_fail_nomem(err);
-    more[s->n] = *c;
-    s->candidates = more;
-    s->room = ++s->n;
-    return LH_OK;
-}
-
 /* Evaluates one layout and appends it to the candidates; subtracts its work
  * from *work. */
 static lh_status evaluate(lhi_layout_search *s, const open_layout *open,
@@ -196,7 +182,7 @@ static lh_status evaluate(lhi_layout_search *s, const open_layout *open,
     if (c.bound_ns < INT64_MAX)
         c.lower_bound.ns = c.bound_ns; /* its only layer partition */
     LHI_TRY(note_bound(s, LHI_LEVEL_COMPLETE, &c.config, c.bound_ns, err));
-    return append_candidate(s, &c, err);
+    return lhi_layout_search_add_candidate(s, &c, err);
 }
 
 /* Evaluates the listed layouts, least work bound first, until a bound excludes
