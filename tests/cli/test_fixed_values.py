@@ -7,7 +7,7 @@ import json
 import random
 import re
 
-from harness import check, finish, run, test, write
+from harness import check, finish, has_few_cases, run, test, write
 
 # relative slowdown permitted between a job that fixes a value and one that
 # leaves it open
@@ -140,8 +140,9 @@ def unequal_sites_under_one_schedule():
            "layout": "schedule: 1f1b, outermost: pipeline",
            "nodes": [16, 8, 4], "ms": 30, "gbps": 400}
     free = plan(job, ())["iteration_s"]
-    for degrees in ("tensor: 2, pipeline: 16", "tensor: 4, pipeline: 14",
-                    "chunks_per_device: 1"):
+    given = ("tensor: 2, pipeline: 16", "chunks_per_device: 1",
+             "tensor: 4, pipeline: 14")
+    for degrees in given[:2] if has_few_cases() else given:
         got = plan(job, (), degrees)["iteration_s"]
         check(got >= (1 - FASTER) * free,
               f"{degrees}: {got:.6f} s, left open {free:.6f} s")

@@ -48,7 +48,7 @@ def less_latency_is_never_slower_in_a_table():
 
 @test
 def lists_of_their_own_have_cases_of_their_own():
-    write("job.yaml", JOB)
+    write("job.yaml", JOB + "layout: {tensor: 1, context: 1, pipeline: 5}\n")
     for given in (["latency=20,40;a-b.bandwidth=x2,bandwidth=/2"],
                   ["latency=20,40", "a-b.bandwidth=x2,bandwidth=/2"]):
         asked = [word for text in given for word in ("--what-if", text)]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
-                     is_sanitized, makes, run, test, write)
+                     has_few_cases, is_sanitized, makes, run, test, write)
 from input_files import TRAINED
 
 # Processor seconds; a run takes one. Without a limit, a livelock would not end.
@@ -99,8 +99,8 @@ def sweep(kind, what, transport, limits):
 @test
 def a_limit_on_address_space_ends_ranks_that_are_threads_with_a_reason():
     sweep(resource.RLIMIT_AS, "address space", "inproc",
-          [20, 40, 60, 100, 200, 300, 400, 500, 570, *range(590, 740, 8), 1000,
-           2000])
+          [20, 40, 60, 100, 200, 300, 400, 500, 570,
+           *range(590, 740, 16 if has_few_cases() else 8), 1000, 2000])
 
 
 @test

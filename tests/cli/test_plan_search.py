@@ -183,8 +183,9 @@ def a_bad_beginning_is_left_with_little_work():
 # that are independent of the effort are always present.
 @test
 def effort_limits_the_search_over_layouts():
-    first, again = (plan_open(effort) for effort in ("400", "13333"))
-    check(first == again, "less than the least work is less")
+    first = plan_open("400")
+    if not has_few_cases():
+        check(first == plan_open("13333"), "less than the least work is less")
     less, more = json.loads(first), json.loads(plan_open("40000"))
     left = less["search"]["left"]
     check(left > more["search"]["left"] > 10000, f"{left} were left")

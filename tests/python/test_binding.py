@@ -155,7 +155,7 @@ def plans_are_those_of_the_program():
 @test
 def plans_of_random_jobs_are_those_of_the_program():
     r, planned = random.Random(3), 0
-    jobs = 8 if harness.has_few_cases() else 24
+    jobs = 5 if harness.has_few_cases() else 24
     for i in range(jobs):
         (WORK / "r.yaml").write_text(random_jobs.job(r))
         path = str(WORK / "r.yaml")
@@ -192,10 +192,11 @@ def what_if_equals_the_program():
     (WORK / "job.yaml").write_text(JOB)
     plan = longhaul.plan(path, **LITTLE)
     for asked, given in (
-            ("latency=40", {"latency_ms": 40}),
             ("bandwidth=100,loss=0.001", {"bandwidth_gbps": 100, "loss": 1e-3}),
             ("west-east.latency=60",
-             {"latency_ms": 60, "link": ("west", "east")})):
+             {"latency_ms": 60, "link": ("west", "east")}),
+            *[("latency=40", {"latency_ms": 40})] *
+            (not harness.has_few_cases())):
         theirs = printed("plan", path, *AS_LITTLE, "--what-if", asked)
         mine = plan.what_if(**given)
         check(mine.to_dict() == theirs["what_if"][0], f"{asked}: {mine}")
@@ -505,7 +506,7 @@ def bars_are_drawn_ten_times_a_second():
         return
     done = subprocess.run(
         [sys.executable, "-c", SHOWN,
-         ROOT / "examples/llama3-8b-gcp-regions.yaml"], text=True,
+         ROOT / "examples/tiny-llama-cpu.yaml"], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
     drawn = done.stderr.count("planning")
     check(0 < drawn <= 10 * float(done.stdout) + 4,
