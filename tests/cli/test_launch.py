@@ -187,13 +187,16 @@ def other_files_on_another_host_end_the_run():
 @test
 def another_option_is_named():
     make_training()
-    for option, value in (("--clip", "0.25"), ("--seed", "77"),
-                          ("--weight-decay", "0.3"), ("--warmup", "2"),
-                          ("--validation", "0.2")):
-        ended = train("west", "east", last=[option, value])
+    for option, *value in (("--clip", "0.25"), ("--warmup", "2"),
+                          ("--validation", "0.2"), ("--delayed-update",),
+                          ("--adapt",)):
+        ended = train("west", "east", last=[option, *value])
         check(all(code == 1 for _, code in ended) and
               f"rank 1 has another {option} than rank 0" in
               ended[0][0] + ended[1][0], f"{option}: {ended}")
+    ended = train("west", "east", last=["-s", "gpipe"])
+    check("rank 1 has another schedule or other times (--schedule, --speed, "
+          "--inject, or the plan) than rank 0" in ended[0][0] + ended[1][0], f"{ended}")
 
 
 @test

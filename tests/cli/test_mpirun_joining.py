@@ -94,9 +94,9 @@ def besieged(transport, limit):
     shutil.rmtree(door, ignore_errors=True)
     shutil.rmtree(WORK / "c", ignore_errors=True)
     door.mkdir()
-    # Version 3, HELLO, of rank 1 of 4 at some port, for another job.
-    hello = (b"longhaul\3\1\0\0" + b"\1\0\0\0" + b"\4\0\0\0" + b"\x88\x13\0\0" +
-             bytes(8) + os.urandom(32) + bytes(32) + os.urandom(32))
+    # Version 4, HELLO, of rank 1 of 4 at some port, for another job.
+    hello = (b"longhaul\4\1\0\0" + b"\1\0\0\0" + b"\4\0\0\0" + b"\x88\x13\0\0" +
+             bytes(8) + os.urandom(32) + bytes(32) + os.urandom(32) + bytes(64))
     held = [f"LD_PRELOAD={LIBRARY}", f"HOLD_DOOR={door}"]
     process = subprocess.Popen(
         [*MPIRUN, "-np", str(N_RANKS), "sh", "-c",
@@ -175,15 +175,16 @@ def ranks_with_other_limits_are_refused():
     how = ["--device", "cpu", "--data", "text", "--steps", "1", "--transport",
            "tcp"]
     enforced = ["--memory", "enforce"]
-    for plans in (["plan.json", enforced, "plan.json", []],
-                  ["plan.json", [], "plan.json", enforced],
-                  ["plan.json", enforced, "other.json", enforced]):
+    for plans, what in (
+            (["plan.json", enforced, "plan.json", []], "another --memory"),
+            (["plan.json", [], "plan.json", enforced], "another --memory"),
+            (["plan.json", enforced, "other.json", enforced], "other options")):
         done = launched("-np", "1", PROGRAM, "train", plans[0], *how,
                         *plans[1], ":", "-np", N_RANKS - 1, PROGRAM, "train",
                         plans[2], *how, *plans[3])
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has other options than rank 0" in done.stderr,
+                  f"rank 1 has {what} than rank 0" in done.stderr,
                   f"{plans}: {done.returncode} {done.stderr}")
 
 

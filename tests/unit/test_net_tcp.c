@@ -217,16 +217,24 @@ static void another_job(void)
 /* All ranks end within 2 s. */
 static void another_setup(void)
 {
-    static const char *const parts[] = {"another plan", "other options",
-                                        "another --steps", "another --keep",
-                                        "other data"};
-    static const size_t at[] = {0, LHI_SETUP_PLAN_BYTES, LHI_SETUP_NAMED_AT,
-                                LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED - 1,
-                                LHI_SETUP_BYTES - 1};
-    for (uint32_t i = 0; i < 5; i++)
+    static const char *const parts[] = {
+        "another plan",
+        "another schedule or other times (--schedule, --speed, --inject, or "
+        "the plan)",
+        "other options",
+        "other data",
+        "another --steps",
+        "another --events"};
+    static const size_t at[] = {0,
+                                LHI_SETUP_SCHEDULE_AT,
+                                LHI_SETUP_OPTIONS_AT,
+                                LHI_SETUP_DATA_AT,
+                                LHI_SETUP_NAMED_AT + LHI_SETUP_STEPS,
+                                LHI_SETUP_NAMED_AT + LHI_SETUP_EVENTS};
+    for (uint32_t i = 0; i < 6; i++)
         for (uint32_t odd = 0; odd < 3; odd += 2) {
             joining j = usual();
-            char text[64];
+            char text[120];
             const int64_t begin_ns = lhi_now_ns();
             j.odd = odd;
             j.join_ns = 3600 * second_ns;

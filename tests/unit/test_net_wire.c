@@ -530,7 +530,7 @@ static void cards(void)
     CHECK(start_back.secret[0] == 5 && start_back.setup_digest[0] == 6);
     bytes[8] = LHI_RECORDS_VERSION + 1;
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "its address record has version 4, not 3");
+    CHECK_HAS(err.text, "its address record has version 5, not 4");
     bytes[8] = LHI_RECORDS_VERSION;
     memset(bytes + 24, 'x', 256); /* unterminated host name */
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
@@ -548,7 +548,7 @@ static void cards(void)
     CHECK(memcmp(ucx_back.address, "abc", 4) == 0);
     bytes[12] = LHI_RECORDS_VERSION + 1;
     CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "its address record has version 4, not 3");
+    CHECK_HAS(err.text, "its address record has version 5, not 4");
     bytes[12] = LHI_RECORDS_VERSION;
     bytes[9] = 16; /* 4099 bytes */
     CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
@@ -578,7 +578,7 @@ static void greetings(void)
     bytes[9] = LHI_HANDSHAKE_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it uses version 4 of the wire format, not 3");
+    CHECK_HAS(err.text, "it uses version 5 of the wire format, not 4");
 }
 
 static void frames(void)
@@ -598,7 +598,7 @@ static void frames(void)
     CHECK(back.size == 5 && back.entered_ns == 6);
     bytes[2] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "a frame of version 4, not 3");
+    CHECK_HAS(err.text, "a frame of version 5, not 4");
 }
 
 int main(void)

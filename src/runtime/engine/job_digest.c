@@ -209,21 +209,18 @@ static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
         digest_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
 }
 
-/* Extends the digest `sum` by the plan: instructions, grid, model. */
-static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
-                             const lhi_job *job, lh_error *err)
+/* Extends the digest `sum` by the plan without its schedule: grid, model. */
+static void digest_plan(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     const uint64_t numbers[] = {
         job->exec->n_ranks,      job->exec->n_chunks,
         job->grid.replicas,      job->grid.context,
         job->grid.tensor,        job->grid.expert,
         job->grid.expert_tensor, job->model && job->model->no_sequence_parallel,
-        job->model != NULL};
+        job->model != NULL,      job->pipeline->n_microbatches};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; job->grid.tensors && r < job->exec->n_ranks; r++)
         digest_numbers(sum, &(uint64_t){job->grid.tensors[r]}, 1);
-    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
-        LHI_TRY(digest_rank(sum, job->exec, r, err));
     if (job->model)
         digest_model(sum, job->model,
                      lhi_pipeline_count_model_chunks(job->pipeline));
@@ -239,6 +236,14 @@ static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
          i++)
         digest_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
     digest_operations(sum, job->pipeline);
+}
+
+/* Extends the digest `sum` by the instructions of all ranks. */
+static lh_status digest_schedule(unsigned char sum[DIGEST_BYTES],
+                                 const lhi_job *job, lh_error *err)
+{
+    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
+        LHI_TRY(digest_rank(sum, job->exec, r, err));
     return LH_OK;
 }
 
@@ -268,46 +273,81 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
 }
 
 /* Writes one byte of each option that an error names. */
-static void digest_named_options(unsigned char out[LHI_SETUP_NAMED],
-                                 const lhi_job *job)
+static lh_status digest_named_options(unsigned char out[LHI_SETUP_NAMED],
+                                      const lhi_job *job, lh_error *err)
 {
     static const lh_train_model untrained;
+    static const lh_train_optimizer no_optimizer;
     const lh_train_model *m = job->model ? job->model : &untrained;
+    const lh_train_optimizer *how = m->optimizer ? m->optimizer : &no_optimizer;
+    unsigned char events[DIGEST_BYTES] = {0};
+    uint32_t overridden;
+    lhi_recipe_parse_names(m->overrides, &overridden, NULL); /* valid */
+    LHI_TRY(lhi_job_digest_events(job, events, err));
     const uint64_t values[LHI_SETUP_NAMED] = {
-        job->o.steps,
-        lhi_double_to_bits(m->rate),
-        (uint64_t)job->o.silence_ns,
-        job->o.max_restarts,
-        lhi_double_to_bits(m->clip),
-        m->seed,
-        lhi_double_to_bits(m->weight_decay),
-        m->warmup,
-        lhi_double_to_bits(m->validation),
-        m->checkpoint_every,
-        m->keep};
+        [LHI_SETUP_DEVICE] = job->model != NULL,
+        [LHI_SETUP_STEPS] = job->o.steps,
+        [LHI_SETUP_RATE] = lhi_double_to_bits(m->rate),
+        [LHI_SETUP_SILENCE] = (uint64_t)job->o.silence_ns,
+        [LHI_SETUP_MAX_RESTARTS] = job->o.max_restarts,
+        [LHI_SETUP_CLIP] = lhi_double_to_bits(m->clip),
+        [LHI_SETUP_SEED] = m->seed,
+        [LHI_SETUP_WEIGHT_DECAY] = lhi_double_to_bits(m->weight_decay),
+        [LHI_SETUP_WARMUP] = m->warmup,
+        [LHI_SETUP_VALIDATION] = lhi_double_to_bits(m->validation),
+        [LHI_SETUP_VALIDATION_DATA] = m->validation_data != NULL,
+        [LHI_SETUP_VALIDATE_EVERY] = m->validate_every,
+        [LHI_SETUP_CHECKPOINT] = m->checkpoint != NULL,
+        [LHI_SETUP_CHECKPOINT_EVERY] = m->checkpoint_every,
+        [LHI_SETUP_KEEP] = m->keep,
+        [LHI_SETUP_RESUME] = m->resume != NULL,
+        [LHI_SETUP_WEIGHTS] = m->weights != NULL,
+        [LHI_SETUP_OVERRIDE] = overridden,
+        [LHI_SETUP_FRESH] = m->fresh,
+        [LHI_SETUP_ADAPT] = job->o.adapt != NULL,
+        [LHI_SETUP_DELAYED_UPDATE] = m->delayed_update,
+        [LHI_SETUP_MIN_RATE] = lhi_double_to_bits(m->min_rate),
+        [LHI_SETUP_RATE_DECAY] = how->rate_decay,
+        [LHI_SETUP_DECAY_STEPS] = how->decay_steps,
+        [LHI_SETUP_BETA1] = lhi_double_to_bits(how->beta1),
+        [LHI_SETUP_BETA2] = lhi_double_to_bits(how->beta2),
+        [LHI_SETUP_EPSILON] = lhi_double_to_bits(how->epsilon),
+        [LHI_SETUP_FORMAT] = m->token_bytes,
+        [LHI_SETUP_RECEIVES] = (uint64_t)job->exec->options.receives,
+        [LHI_SETUP_COUPLED] = job->exec->options.coupled_queue,
+        [LHI_SETUP_MESSAGE_BYTES] = job->o.message_bytes,
+        [LHI_SETUP_EMULATE_LINKS] = job->emulates,
+        [LHI_SETUP_PROFILE_OUT] = job->o.profiles,
+        [LHI_SETUP_MEMORY] = job->o.enforces_memory,
+        [LHI_SETUP_EVENTS] = lhi_load_little_endian(events, 8)};
     for (uint32_t i = 0; i < LHI_SETUP_NAMED; i++) {
         unsigned char sum[DIGEST_BYTES] = {0};
         digest_numbers(sum, &values[i], 1);
         out[i] = sum[0];
     }
+    return LH_OK;
 }
 
 lh_status lhi_job_compute_digest(const lhi_job *job,
                                  unsigned char out[LHI_SETUP_BYTES],
                                  lh_error *err)
 {
-    unsigned char plan[DIGEST_BYTES] = {0}, options[DIGEST_BYTES] = {0},
-                  data[DIGEST_BYTES] = {0};
-    LHI_TRY(digest_plan(plan, job, err));
+    unsigned char plan[DIGEST_BYTES] = {0}, schedule[DIGEST_BYTES] = {0},
+                  options[DIGEST_BYTES] = {0}, data[DIGEST_BYTES] = {0},
+                  named[LHI_SETUP_NAMED];
+    digest_plan(plan, job);
+    LHI_TRY(digest_schedule(schedule, job, err));
     LHI_TRY(digest_options(options, job, err));
+    LHI_TRY(digest_named_options(named, job, err));
     digest_numbers(
         data,
         (uint64_t[]){job->data_fingerprint.value, job->validation_fingerprint},
         2);
-    memcpy(out, plan, LHI_SETUP_PLAN_BYTES);
-    memcpy(out + LHI_SETUP_PLAN_BYTES, options, LHI_SETUP_OPTIONS_BYTES);
-    digest_named_options(out + LHI_SETUP_NAMED_AT, job);
-    memcpy(out + LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES, data,
-           LHI_SETUP_DATA_BYTES);
+    memset(out, 0, LHI_SETUP_BYTES);
+    memcpy(out, plan, LHI_SETUP_PART_BYTES);
+    memcpy(out + LHI_SETUP_SCHEDULE_AT, schedule, LHI_SETUP_PART_BYTES);
+    memcpy(out + LHI_SETUP_OPTIONS_AT, options, LHI_SETUP_PART_BYTES);
+    memcpy(out + LHI_SETUP_DATA_AT, data, LHI_SETUP_PART_BYTES);
+    memcpy(out + LHI_SETUP_NAMED_AT, named, LHI_SETUP_NAMED);
     return LH_OK;
 }

@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 enum {
-    LHI_RECORDS_VERSION = 3, /* version of start and UCX records */
+    LHI_RECORDS_VERSION = 4, /* version of start and UCX records */
     LHI_SHARED_LINKS_LOCATION_BYTES = 64,
     LHI_COOKIE_BYTES = 32,
-    LHI_START_RECORD_BYTES = 408,
+    LHI_START_RECORD_BYTES = 440,
     LHI_UCX_RECORD_BYTES = 4096,
     LHI_UCX_ADDRESS_BYTES = LHI_UCX_RECORD_BYTES - 24
 };
@@ -33,7 +33,7 @@ typedef struct lhi_start_record {
     bool failed;                 /* this rank cannot start */
     char host[256], address[64]; /* NUL-terminated */
     unsigned char secret[32];
-    unsigned char setup_digest[32]; /* digest of the run's setup */
+    unsigned char setup_digest[64]; /* digest of the run's setup */
 } lhi_start_record;
 
 /* Record of a rank's UCX worker; size 0: the worker could not be created. */

@@ -32,6 +32,7 @@ void lhi_handshake_write(const lhi_handshake_message *h,
     memcpy(out + 32, h->nonce, sizeof h->nonce);
     memcpy(out + 64, h->mac, sizeof h->mac);
     memcpy(out + 96, h->job, sizeof h->job);
+    memcpy(out + 128, h->setup, sizeof h->setup);
 }
 
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
@@ -72,6 +73,7 @@ lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
     memcpy(h.nonce, in + 32, sizeof h.nonce);
     memcpy(h.mac, in + 64, sizeof h.mac);
     memcpy(h.job, in + 96, sizeof h.job);
+    memcpy(h.setup, in + 128, sizeof h.setup);
     *out = h;
     return LH_OK;
 }
@@ -94,25 +96,21 @@ bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES])
 {
+    /* The plan first, because options have defaults that depend on it. */
     static const struct {
         size_t at, size;
         const char *name;
-    } parts[] = {
-        {0, LHI_SETUP_PLAN_BYTES, "another plan"},
-        {LHI_SETUP_NAMED_AT, 1, "another --steps"},
-        {LHI_SETUP_NAMED_AT + 1, 1, "another --rate"},
-        {LHI_SETUP_NAMED_AT + 2, 1, "another --silence"},
-        {LHI_SETUP_NAMED_AT + 3, 1, "another --max-restarts"},
-        {LHI_SETUP_NAMED_AT + 4, 1, "another --clip"},
-        {LHI_SETUP_NAMED_AT + 5, 1, "another --seed"},
-        {LHI_SETUP_NAMED_AT + 6, 1, "another --weight-decay"},
-        {LHI_SETUP_NAMED_AT + 7, 1, "another --warmup"},
-        {LHI_SETUP_NAMED_AT + 8, 1, "another --validation"},
-        {LHI_SETUP_NAMED_AT + 9, 1, "another --checkpoint-every"},
-        {LHI_SETUP_NAMED_AT + 10, 1, "another --keep"},
-        {LHI_SETUP_PLAN_BYTES, LHI_SETUP_OPTIONS_BYTES, "other options"},
-        {LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES, LHI_SETUP_DATA_BYTES,
-         "other data"}};
+    } parts[] = {{LHI_SETUP_NAMED_AT + LHI_SETUP_DEVICE, 1, "another --device"},
+                 {0, LHI_SETUP_PART_BYTES, "another plan"},
+#define PART(id, name)                                                         \
+    {LHI_SETUP_NAMED_AT + LHI_SETUP_##id, 1, "another " name},
+                 LHI_SETUP_OPTION_LIST(PART)
+#undef PART
+                     {LHI_SETUP_SCHEDULE_AT, LHI_SETUP_PART_BYTES,
+                      "another schedule or other times (--schedule, --speed, "
+                      "--inject, or the plan)"},
+                 {LHI_SETUP_OPTIONS_AT, LHI_SETUP_PART_BYTES, "other options"},
+                 {LHI_SETUP_DATA_AT, LHI_SETUP_PART_BYTES, "other data"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (memcmp(a + parts[i].at, b + parts[i].at, parts[i].size) != 0)
             return parts[i].name;

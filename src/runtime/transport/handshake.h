@@ -26,28 +26,74 @@ typedef enum lhi_handshake_kind {
 
 enum {
     LHI_MAX_RAILS = 8,
-    LHI_HANDSHAKE_BYTES = 128,
+    LHI_HANDSHAKE_BYTES = 192,
     LHI_NONCE_BYTES = 32,
     LHI_MAC_BYTES = 32,
     LHI_REFUSAL_BYTES = 400,
     LHI_ADDRESS_BYTES = 18 /* IPv6 or mapped IPv4, port (big-endian) */
 };
 
+/* Options that an error can name if ranks differ in them: identifier, name. */
+#define LHI_SETUP_OPTION_LIST(X)                                               \
+    X(DEVICE, "--device")                                                      \
+    X(STEPS, "--steps")                                                        \
+    X(RATE, "--rate")                                                          \
+    X(SILENCE, "--silence")                                                    \
+    X(MAX_RESTARTS, "--max-restarts")                                          \
+    X(CLIP, "--clip")                                                          \
+    X(SEED, "--seed")                                                          \
+    X(WEIGHT_DECAY, "--weight-decay")                                          \
+    X(WARMUP, "--warmup")                                                      \
+    X(VALIDATION, "--validation")                                              \
+    X(VALIDATION_DATA, "--validation-data")                                    \
+    X(VALIDATE_EVERY, "--validate-every")                                      \
+    X(CHECKPOINT, "--checkpoint")                                              \
+    X(CHECKPOINT_EVERY, "--checkpoint-every")                                  \
+    X(KEEP, "--keep")                                                          \
+    X(RESUME, "--resume")                                                      \
+    X(WEIGHTS, "--weights")                                                    \
+    X(OVERRIDE, "--override")                                                  \
+    X(FRESH, "--fresh")                                                        \
+    X(ADAPT, "--adapt")                                                        \
+    X(DELAYED_UPDATE, "--delayed-update")                                      \
+    X(MIN_RATE, "--min-rate")                                                  \
+    X(RATE_DECAY, "--rate-decay")                                              \
+    X(DECAY_STEPS, "--decay-steps")                                            \
+    X(BETA1, "--beta1")                                                        \
+    X(BETA2, "--beta2")                                                        \
+    X(EPSILON, "--epsilon")                                                    \
+    X(FORMAT, "--format")                                                      \
+    X(RECEIVES, "--receives")                                                  \
+    X(COUPLED, "--coupled")                                                    \
+    X(MESSAGE_BYTES, "--message-bytes")                                        \
+    X(EMULATE_LINKS, "--emulate-links or --real-links")                        \
+    X(PROFILE_OUT, "--profile-out")                                            \
+    X(MEMORY, "--memory")                                                      \
+    X(EVENTS, "--events")
+
+/* Index of a named option. */
+typedef enum lhi_setup_option {
+#define LHI_SETUP_OPTION_ENUM(id, name) LHI_SETUP_##id,
+    LHI_SETUP_OPTION_LIST(LHI_SETUP_OPTION_ENUM)
+#undef LHI_SETUP_OPTION_ENUM
+        LHI_SETUP_NAMED
+} lhi_setup_option;
+
 /* Digest of everything that must be equal on all ranks: the first bytes of
- * SHA-256 over the plan, over the options and over the data. The last
- * LHI_SETUP_NAMED bytes of the options' part are each the first byte of SHA-256
- * over one option, which an error can thus name, in the order of
- * lhi_setup_find_difference(). */
+ * SHA-256 over the plan without its schedule, over the schedule, over all
+ * options and over the data, at these offsets; then one byte for each named
+ * option, the first of SHA-256 over its value; zeros. A digest of zeros alone
+ * stands for a rank that has failed before it knew its setup. */
 enum {
-    LHI_SETUP_PLAN_BYTES = 8,
-    LHI_SETUP_OPTIONS_BYTES = 17,
-    LHI_SETUP_NAMED = 11,
-    LHI_SETUP_NAMED_AT =
-        LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES - LHI_SETUP_NAMED,
-    LHI_SETUP_DATA_BYTES = 7,
-    LHI_SETUP_BYTES =
-        LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES + LHI_SETUP_DATA_BYTES
+    LHI_SETUP_PART_BYTES = 6,
+    LHI_SETUP_SCHEDULE_AT = LHI_SETUP_PART_BYTES,
+    LHI_SETUP_OPTIONS_AT = 2 * LHI_SETUP_PART_BYTES,
+    LHI_SETUP_DATA_AT = 3 * LHI_SETUP_PART_BYTES,
+    LHI_SETUP_NAMED_AT = 4 * LHI_SETUP_PART_BYTES,
+    LHI_SETUP_BYTES = 64
 };
+_Static_assert(LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED <= LHI_SETUP_BYTES,
+               "each named option has a byte");
 
 /* A handshake message. */
 typedef struct lhi_handshake_message {
@@ -56,9 +102,10 @@ typedef struct lhi_handshake_message {
     uint32_t port;          /* HELLO: listening port; RAIL: rail number */
     uint32_t more;          /* bytes that follow */
     uint32_t n_rails;       /* HELLO: sender's rails; 0: none */
-    unsigned char nonce[LHI_NONCE_BYTES]; /* PROOF: digest of the setup */
+    unsigned char nonce[LHI_NONCE_BYTES];
     unsigned char mac[LHI_MAC_BYTES];
-    unsigned char job[32]; /* digest of the job's name */
+    unsigned char job[32];                /* digest of the job's name */
+    unsigned char setup[LHI_SETUP_BYTES]; /* PROOF: digest of the setup */
 } lhi_handshake_message;
 
 /* Encodes a handshake message (kind, rank, job and nonces) of a new connection
@@ -82,8 +129,8 @@ typedef struct lhi_handshake {
 bool lhi_handshake_can_authenticate(void);
 /* Computes SHA-256; zeros in a build without OpenSSL. */
 void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
-/* Describes the first difference of two setups' digests: "plan", an option's
- * name, "options" or "data"; NULL: equal. */
+/* Describes the first difference of two setups' digests, such as "another plan"
+ * or "another --steps"; NULL: equal. */
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES]);
 /* Computes the digest of the job's name, by which connections from other jobs

@@ -139,7 +139,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     uint32_t rank = g->shake.client;
     char why[100];
     lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake,
-                              h->nonce, sizeof h->nonce, mac);
+                              h->setup, sizeof h->setup, mac);
     if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
         !lhi_mac_equals(mac, h->mac)) {
         snprintf(why, sizeof why,
@@ -152,7 +152,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
         t->is_impersonated[rank] = true;
         return false;
     }
-    if (!has_same_setup(t, g, h->nonce))
+    if (!has_same_setup(t, g, h->setup))
         return false;
     if (t->fds[rank] >= 0) { /* two concurrent connections */
         snprintf(why, sizeof why, "rank %u is already connected", rank);

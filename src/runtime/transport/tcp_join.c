@@ -171,9 +171,9 @@ static lh_status run_handshake(lhi_tcp_join_state *t, int fd, uint32_t to,
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
     h = lhi_tcp_make_message(t, LHI_HANDSHAKE_PROOF);
     if (o->setup)
-        memcpy(h.nonce, o->setup, LHI_SETUP_BYTES);
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, h.nonce,
-                              sizeof h.nonce, h.mac);
+        memcpy(h.setup, o->setup, sizeof h.setup);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, h.setup,
+                              sizeof h.setup, h.mac);
     send_message(t, fd, &h, NULL, until_ns);
     LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns,
                             err));

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Version of the wire format; ranks with another version are rejected. */
-enum { LHI_WIRE_VERSION = 3 };
+enum { LHI_WIRE_VERSION = 4 };
 
 /* X(name): frame kinds, from 1. */
 #define LHI_FRAME_LIST(X)                                                      \
