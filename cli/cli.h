@@ -109,8 +109,11 @@ typedef struct cli_command {
     const char *default_signature;
     bool default_with_json; /* written with --json, too */
     bool writes_links;      /* beside -o FILE: FILE.links.csv */
-    bool may_span_hosts;    /* hosts may lack the files' folders: the command
-                             * itself calls cli_check_outputs() */
+    /* Called after the command has failed and its error is printed, also if its
+     * arguments are invalid; NULL: nothing. */
+    void (*failed)(const cli *c);
+    bool may_span_hosts; /* hosts may lack the files' folders: the command
+                          * itself calls cli_check_outputs() */
     const cli_option *options;
     uint32_t n_options;
     const cli_example *examples;
@@ -140,6 +143,7 @@ struct cli {
     int exit_code;
     bool usage;         /* the error is a usage error */
     bool error_printed; /* the error was printed, by this process or another */
+    bool joins_ranks;   /* train: failures from now on reach the other ranks */
     struct cli_owned_text *kept; /* see cli_utf8_name() */
     lh_error err;
 };

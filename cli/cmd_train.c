@@ -539,5 +539,6 @@ const cli_command cmd_train = {
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(train_settings),
     .may_span_hosts = true,
+    .failed = train_report_failure,
     .run = train_run,
 };

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -38,6 +39,10 @@ typedef struct hosts {
 static pid_t children[MOST_LOCAL];
 static volatile sig_atomic_t n_children, n_signals, is_overdue;
 static int64_t signalled_ns; /* handlers only: the last counted signal's time */
+/* Per rank of this host: it joins or has joined, so that the other ranks detect
+ * its loss. Shared with the ranks. */
+static bool *joins;
+static uint32_t own_index; /* of this process's rank */
 
 /* Checks whether entry number `index` of the host list, a name of `len` bytes,
  * is this host: NODE_RANK equals the index, or the host's name (with or without
@@ -180,6 +185,21 @@ static unsigned find_grace(const cli *c, const hosts *h, int index, int status)
                                : DEFAULT_SILENCE_S);
 }
 
+/* Reports to the other ranks that `rank` was killed by signal `number` before
+ * it joined, in a child process, because that takes time. */
+static void report_killed(uint32_t rank, int number)
+{
+    char text[60];
+    if (fork() != 0)
+        return;
+    n_children = 0; /* signals for ranks do not come from here */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    set_number("RANK", rank);
+    snprintf(text, sizeof text, "killed by signal %d", number);
+    lh_train_report_failure(text);
+    _exit(0);
+}
+
 /* Waits until all ranks of this host have ended. Returns the exit status of the
  * first that failed, else 0. Prints the ranks that it had to kill, except after
  * a failure of rank 0, which has printed the reason. */
@@ -209,6 +229,8 @@ static int wait_for_ranks(cli *c, const hosts *h)
                              rank);
         const int code =
             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (WIFSIGNALED(status) && !is_overdue && !joins[i])
+            report_killed(rank, WTERMSIG(status));
         if (!failed && code) {
             failed = code;
             first = is_overdue ? -1 : i;
@@ -217,6 +239,8 @@ static int wait_for_ranks(cli *c, const hosts *h)
         if (grace_s)
             kill_ranks_after(grace_s);
     }
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ; /* reports */
     return failed;
 }
 
@@ -227,6 +251,11 @@ static int wait_for_ranks(cli *c, const hosts *h)
 static lh_status start_ranks(cli *c, const hosts *h)
 {
     const pid_t parent = getpid();
+    void *map = mmap(NULL, h->n_local * sizeof *joins, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return cli_no_memory(c);
+    joins = map;
     for (uint32_t i = 0; i < h->n_local; i++) {
         pid_t child = fork();
         if (child < 0) {
@@ -241,6 +270,8 @@ static lh_status start_ranks(cli *c, const hosts *h)
                 _exit(1);
             n_children = 0;
             set_number("RANK", h->begin + i);
+            set_number("LOCAL_RANK", i);
+            own_index = i;
             return LH_OK;
         }
         children[i] = child;
@@ -251,6 +282,12 @@ static lh_status start_ranks(cli *c, const hosts *h)
         sigaction(passed[i], &(struct sigaction){.sa_handler = pass_on}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = kill_ranks}, NULL);
     _exit(wait_for_ranks(c, h));
+}
+
+void train_hosts_note_joining(void)
+{
+    if (joins)
+        joins[own_index] = true;
 }
 
 lh_status train_hosts_start(cli *c)

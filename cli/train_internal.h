@@ -49,6 +49,8 @@ typedef struct train_settings {
 
 /* Runs 'longhaul train'. */
 lh_status train_run(cli *c);
+/* Reports a failure before this rank has joined to the run's other ranks. */
+void train_report_failure(const cli *c);
 
 /* --rails: its parts, and the text that contains them, released with free(). */
 typedef struct train_rails {
@@ -327,5 +329,7 @@ json_t *train_restarts_json(const lh_train_result *r);
 /* With --hosts: continues as each of this host's ranks in a child process, with
  * the variables that torchrun sets, and ends the parent process after them. */
 lh_status train_hosts_start(cli *c);
+/* Notes for the parent process that this rank joins the others. */
+void train_hosts_note_joining(void);
 
 #endif

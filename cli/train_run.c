@@ -167,6 +167,14 @@ static void show_remark(void *of, const char *text)
     cli_note(w->c, "%s", text);
 }
 
+/* Notes that this rank's further failures reach the other ranks (callback). */
+static void note_joining(void *of)
+{
+    const run_context *w = of;
+    w->c->joins_ranks = true;
+    train_hosts_note_joining();
+}
+
 /* Fills in the options of the model's training from the command line, into `m`
  * (data, checkpoints, devices) and `how` (optimizer). */
 static lh_status read_model_options(cli *c, lh_train_model *m,
@@ -341,6 +349,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .progress = show_iteration,
         .stop = get_stop_request,
         .failed = show_failure,
+        .joining = note_joining,
         .context = &w,
         .reschedule = changes->n || changes->layers.n || changes->hosts.n
                           ? next_schedule
@@ -654,6 +663,15 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     CLI_TRY(train_paths_read(c, v, &model, changes));
     return run_view(c, v, problem->plan, changes);
+}
+
+void train_report_failure(const cli *c)
+{
+    const train_settings *s = c->settings;
+    /* After a usage error, --transport may not have been read. */
+    const bool is_known = !c->usage || cli_is_given(c, "transport");
+    if (!c->joins_ranks && !(is_known && s->transport <= TRAIN_LOCAL))
+        lh_train_report_failure(c->err.text);
 }
 
 lh_status train_run(cli *c)

@@ -166,6 +166,10 @@ typedef struct lh_train_options {
      * `reschedule` is called again for its first step, and `adapt` measures
      * again. LH_EINVAL: cpu without a checkpoint folder, or `profiles`. */
     uint32_t max_restarts;
+    /* Called in a process that a launcher started before its rank joins the
+     * others. Later failures end the other ranks; earlier ones are reported to
+     * them by lh_train_report_failure(). May be NULL. */
+    void (*joining)(void *context);
 } lh_train_options;
 
 /* Devices that execute passes. */

@@ -11,7 +11,7 @@ import sys
 import harness
 import trained
 from harness import (
-    ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, reserved_port, test, uniform)
+    ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test, uniform)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -200,6 +200,47 @@ def another_option_is_named():
 
 
 @test
+def a_rank_that_fails_before_it_joins_ends_all():
+    """Rank 1 cannot read a file, or its arguments; rank 0's errors reach rank 1,
+    too."""
+    make_training()
+    for option, reason in ((["--clip", "-1"], "--clip: '-1' is not a number"),
+                           (["--data", "none"], "none: No such file")):
+        ended = train("west", "east", last=option)
+        check("longhaul: rank 1 failed before it joined: " + reason in
+              ended[0][0] and reason in ended[1][0], f"{ended}")
+    (WORK / "west/plan.json").write_text("{")
+    ended = train("west", "east")
+    check("longhaul: rank 0 failed before it joined: plan.json:" in ended[1][0],
+          f"{ended}")
+
+
+@test
+def a_signal_ends_ranks_that_join():
+    """Rank 0 waits for rank 2; the signal to rank 1 reaches rank 0, too."""
+    uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
+    with reserved_port() as port:
+        ranks = [subprocess.Popen(
+            [PROGRAM, "train", "three.yaml", *TRAIN[2:]], cwd=WORK, text=True,
+            env=ENVIRONMENT | rank(i, MASTER_PORT=str(port))[1] |
+            {"WORLD_SIZE": "3"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for i in range(2)]
+        harness.until(lambda: is_connected(ranks[1].pid, port), ranks[1])
+        ranks[1].send_signal(signal.SIGTERM)
+        ended = [(one.communicate(timeout=harness.HANGS)[1], one.returncode)
+                 for one in ranks]
+    check(ended == [("longhaul: rank 1 was stopped before all ranks had joined\n",
+                     1)] * 2, f"{ended}")
+
+
+def is_connected(pid, port):
+    """Tests whether the process is connected to a port of this host."""
+    with open(f"/proc/{pid}/net/tcp", encoding="utf-8") as file:
+        peers = [line.split()[2:4] for line in file]
+    return [f"0100007F:{port:04X}", "01"] in peers
+
+
+@test
 def wrong_launches_are_reported():
     uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
     given = SECRET | {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
@@ -208,16 +249,23 @@ def wrong_launches_are_reported():
             (given | {"WORLD_SIZE": "3"}, "3 ranks were started, but the plan "
              "has 2: WORLD_SIZE 2"),
             (given | {"RANK": "2"}, r"RANK, WORLD_SIZE \(at most 4096\) and "),
-            (given | {"LONGHAUL_SECRET": "short"}, "ranks started by torchrun"),
+            (given | {"LONGHAUL_SECRET": "short"}, "ranks started by torchrun "
+             "or --hosts"),
             (given | {"LONGHAUL_PORT": "0"}, "LONGHAUL_PORT: '0' is not a port"),
             ({}, "RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT")):
-        case("environment", TRAIN, 1, err=message, env=env)
+        case("environment", TRAIN, 1, err=message, env=env, program=VIRTUAL)
     # Each rank reports its own environment: rank 0's may be valid.
     for more, message in (
             ({"WORLD_SIZE": "3"}, "3 ranks were started, but the plan has 2"),
             ({"LONGHAUL_SECRET": ""}, "ranks started by torchrun")):
         case("rank 1", TRAIN, 1, err=f"longhaul: RANK=1: {message}",
-             env=given | {"RANK": "1"} | more)
+             env=given | {"RANK": "1"} | more, program=VIRTUAL)
+    # One rank of a host reports that the host lacks the secret.
+    done = harness.run(*TRAIN, "--hosts", f"{NAME}:2", env={
+        "NODE_RANK": "0", "MASTER_PORT": "1"})
+    check(done.returncode == 1 and done.stderr.count("longhaul: ") == 1 and
+          "RANK=0: ranks started by torchrun or --hosts" in done.stderr,
+          done.stderr)
     # Rank 0's host name, as seen by other hosts, must not mean themselves.
     local = given | {"MASTER_ADDR": "localhost", "LOCAL_WORLD_SIZE": "1"}
     case("loopback", TRAIN, 1, env=local,

@@ -147,7 +147,7 @@ said() {
 play_all() {
     play -n 4 longhaul train p.yaml --transport tcp
     status=$?
-    said 1 'export LONGHAUL_SECRET' 'no secret' 4 # each rank
+    said 1 'export LONGHAUL_SECRET' 'no secret' # the node's first rank
     export LONGHAUL_SECRET=0123456789abcdef0123456789abcdef
     for mpi in none pmi2; do
         play -n 4 --mpi=$mpi longhaul train p.yaml --transport tcp

@@ -104,6 +104,16 @@ static void which_addresses(void)
     j.rails[0][0] = j.rails[1][0] = "no such thing";
     refused(&j,
             ", rail 0: 'no such thing' is neither an interface of this host");
+    j.rails[0][0] = "lo"; /* rank 1's alone: rank 0 gets its reason */
+    j.port = free_port();
+    rank_process p[2] = {{0}};
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_start(&p[i], i, 2, 0, NULL, join, &j, nothing, NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        rank_process_end(&p[i]);
+        CHECK_HAS(p[i].text, "rank 1, rail 0: 'no such thing' is neither");
+        free(p[i].result);
+    }
     j.rails[0][0] = j.rails[1][0] = "203.0.113.0/24";
     refused(&j, ", rail 0: this host has no address in 203.0.113.0/24");
     j.rails[0][0] = j.rails[1][0] = "127.0.0.2";

@@ -6,6 +6,7 @@
 #include "net_conform.h"
 #include "net_processes.h"
 #include "runtime/transport/handshake.h"
+#include "runtime/transport/tcp_join.h"
 #include "runtime/transport/tcp_returns.h"
 #include "runtime/transport/wire_format.h"
 #include "virtual_time.h"
@@ -27,32 +28,46 @@ typedef struct joining {
     uint32_t odd; /* UINT32_MAX: none */
     const char *odd_job, *odd_secret;
     uint32_t odd_n;
-    unsigned char odd_setup[LHI_SETUP_BYTES]; /* others have zeros */
+    unsigned char odd_setup[LHI_SETUP_BYTES]; /* added to that of the others */
     int64_t join_ns;
     bool outlasts_wrong_secrets; /* of lhi_tcp_options */
     bool *misses_first;          /* of lhi_tcp_options; may be NULL */
+    uint32_t stopped; /* rank that stops at stop_ns; UINT32_MAX: none */
+    int64_t stop_ns;
 } joining;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
+static const unsigned char setup[LHI_SETUP_BYTES] = {1};
+
+/* Checks whether the time of the joining's stop has come. */
+static bool is_stop_due(void *of)
+{
+    const joining *j = of;
+    return lhi_now_ns() >= j->stop_ns;
+}
 
 static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                       const lhi_net_link *links, lhi_net **out, lh_error *err)
 {
-    const joining *j = how;
-    static const unsigned char setup[LHI_SETUP_BYTES];
+    joining *j = how;
     bool odd = rank == j->odd;
+    unsigned char with[LHI_SETUP_BYTES];
+    for (size_t i = 0; i < sizeof with; i++)
+        with[i] = (unsigned char)(setup[i] + (odd ? j->odd_setup[i] : 0));
     lhi_tcp_options o = {.rank = rank,
                          .n_ranks = odd && j->odd_n ? j->odd_n : n,
                          .port = j->port,
                          .job = odd && j->odd_job ? j->odd_job : j->job,
                          .secret =
                              odd && j->odd_secret ? j->odd_secret : j->secret,
-                         .setup = odd ? j->odd_setup : setup,
+                         .setup = with,
                          .n_links = n_links,
                          .links = links,
                          .join_ns = j->join_ns,
                          .outlasts_wrong_secrets = j->outlasts_wrong_secrets,
-                         .misses_first = j->misses_first};
+                         .misses_first = j->misses_first,
+                         .is_stopped = rank == j->stopped ? is_stop_due : NULL,
+                         .stop_context = j};
     o.secret_size = strlen(o.secret);
     return lhi_net_tcp(&o, out, err);
 }
@@ -62,7 +77,8 @@ static joining usual(void)
     return (joining){.port = free_port(),
                      .job = "test",
                      .secret = secret,
-                     .odd = UINT32_MAX};
+                     .odd = UINT32_MAX,
+                     .stopped = UINT32_MAX};
 }
 
 static lh_status run_tcp(uint32_t n, uint32_t n_links,
@@ -163,6 +179,22 @@ static void start_joining(joining_rank *r, joining *j, uint32_t rank,
     CHECK_INT(pthread_create(&r->thread, NULL, join_in_thread, r), 0);
 }
 
+/* A rank that has failed before it could join. */
+static void *fail_in_thread(void *of)
+{
+    const joining_rank *r = of;
+    const lhi_tcp_options o = {.rank = r->rank,
+                               .n_ranks = r->n,
+                               .host = "127.0.0.1",
+                               .port = r->how->port,
+                               .job = r->how->job,
+                               .secret = secret,
+                               .secret_size = strlen(secret),
+                               .join_ns = 10 * second_ns};
+    lhi_tcp_send_failure(&o, "text: no such file");
+    return NULL;
+}
+
 /* Checks that no rank joins: each gets an error that contains `text`, rank
  * `odd` one with `odd_text`. */
 static void none_joins(joining *j, uint32_t n, const char *text,
@@ -245,6 +277,87 @@ static void another_setup(void)
         }
 }
 
+/* A rank that is stopped ends all within 2 s: rank 0, which waits for rank 3;
+ * rank 2, which waits for rank 0's table; rank 1, while nobody listens. */
+static void stopped_while_joining(void)
+{
+    for (uint32_t who = 0; who < 3; who += 2) {
+        joining j = usual();
+        joining_rank ranks[3];
+        char text[64];
+        const int64_t begin_ns = lhi_now_ns();
+        j.join_ns = 3600 * second_ns;
+        j.stopped = who;
+        j.stop_ns = begin_ns + 5 * second_ns;
+        snprintf(text, sizeof text,
+                 "rank %u was stopped before all ranks had joined", who);
+        for (uint32_t i = 0; i < 3; i++)
+            start_joining(&ranks[i], &j, i, 4, nothing);
+        for (uint32_t i = 0; i < 3; i++) {
+            pthread_join(ranks[i].thread, NULL);
+            CHECK_INT(ranks[i].status, i == who ? LH_ECANCELED : LH_EINVAL);
+            CHECK_STR(ranks[i].err.text, text);
+        }
+        CHECK(lhi_now_ns() - j.stop_ns < 2 * second_ns);
+    }
+    joining alone = usual();
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    alone.join_ns = 3600 * second_ns;
+    alone.stopped = 1;
+    CHECK_INT(join(&alone, 1, 2, 0, NULL, &net, &err), LH_ECANCELED);
+}
+
+/* Rank `who` of 4 has failed, and the others begin to join `late_s` later or
+ * earlier: all end within 2 s, with its reason. At a restart they wait. */
+static void failed_before_joining(void)
+{
+    static const struct {
+        uint32_t who;
+        int late_s;
+        bool restarts;
+    } cases[] = {{0, 3, false}, {2, 3, false}, {2, -3, false}, {2, 3, true}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        joining j = usual();
+        joining_rank ranks[4];
+        char text[80];
+        j.join_ns = (cases[c].restarts ? 20 : 3600) * second_ns;
+        j.outlasts_wrong_secrets = cases[c].restarts;
+        const uint32_t who = cases[c].who;
+        ranks[who] = (joining_rank){.how = &j, .rank = who, .n = 4};
+        if (cases[c].late_s > 0) {
+            pthread_create(&ranks[who].thread, NULL, fail_in_thread,
+                           &ranks[who]);
+            lhi_sleep_for(cases[c].late_s * second_ns);
+        }
+        int64_t begin_ns = lhi_now_ns();
+        for (uint32_t i = 0; i < 4; i++)
+            if (i != who)
+                start_joining(&ranks[i], &j, i, 4, nothing);
+        if (cases[c].late_s < 0) {
+            lhi_sleep_for(-cases[c].late_s * second_ns);
+            begin_ns = lhi_now_ns();
+            pthread_create(&ranks[who].thread, NULL, fail_in_thread,
+                           &ranks[who]);
+        }
+        snprintf(text, sizeof text,
+                 cases[c].restarts
+                     ? "rank %u has not joined rank 0 in time"
+                     : "rank %u failed before it joined: text: no such file",
+                 who);
+        for (uint32_t i = 0; i < 4; i++) {
+            pthread_join(ranks[i].thread, NULL);
+            if (i == who)
+                continue;
+            CHECK_INT(ranks[i].status, cases[c].restarts ? LH_EIO : LH_EINVAL);
+            CHECK_STR(ranks[i].err.text, text);
+        }
+        const int64_t took_ns = lhi_now_ns() - begin_ns;
+        CHECK(cases[c].restarts ? took_ns >= j.join_ns
+                                : took_ns < 2 * second_ns);
+    }
+}
+
 static void another_count(void)
 {
     joining j = usual();
@@ -275,13 +388,12 @@ static void nobody_there(void)
 
 /* Rank 1 of 3 runs on another host; its own process comes back and waits for an
  * hour, while rank 0 polls. A process with rank 2, which runs, one with another
- * secret and one with another plan are rejected. */
+ * secret, one with another plan and one that has failed are rejected. */
 static void a_rank_comes_back(void)
 {
-    static const unsigned char setup[LHI_SETUP_BYTES];
     static const bool is_replaced[] = {false, true, false};
     joining j = usual();
-    joining_rank ranks[4];
+    joining_rank ranks[4], failed = {.how = &j, .rank = 1, .n = 3};
     lhi_tcp_returns *returns = NULL;
     lh_error err;
     j.join_ns = 3600 * second_ns;
@@ -299,10 +411,12 @@ static void a_rank_comes_back(void)
     start_joining(&ranks[0], &j, 2, 3, nothing);
     start_joining(&ranks[1], &other_secret, 1, 3, nothing);
     start_joining(&ranks[2], &other_setup, 1, 3, nothing);
+    pthread_create(&failed.thread, NULL, fail_in_thread, &failed);
     for (int i = 0; i < 20; i++) { /* iterations of 1 s */
         CHECK_INT(lhi_tcp_returns_poll(returns), UINT32_MAX);
         lhi_sleep_for(second_ns);
     }
+    pthread_join(failed.thread, NULL);
     static const char *const texts[] = {"rank 2 is already connected",
                                         "wrong secret", "has another plan"};
     for (int i = 0; i < 3; i++) {
@@ -601,6 +715,8 @@ int main(void)
     RUN_VIRTUAL(a_rank_reports_its_own_loss);
     RUN_VIRTUAL(another_job);
     RUN_VIRTUAL(another_setup);
+    RUN_VIRTUAL(stopped_while_joining);
+    RUN_VIRTUAL(failed_before_joining);
     RUN_VIRTUAL(another_count);
     RUN_VIRTUAL(nobody_there);
     RUN(strangers);

@@ -32,6 +32,13 @@
 extern "C" {
 #endif
 
+/* Reports to the ranks of the same run that this process has failed because of
+ * `why` before its rank could join them, so that they end, too. The process is
+ * identified by the variables of torchrun, Slurm or 'train --hosts'; without
+ * them, does nothing. Takes up to 10 s, until the other ranks have the reason.
+ */
+LH_API void lh_train_report_failure(const char *why);
+
 /* --- execution plans ------------------------------------------------------ */
 
 typedef struct lh_exec lh_exec; /* immutable after creation */

@@ -8,9 +8,11 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/transport/slurm.h"
+#include "runtime/transport/tcp_join.h"
 #include "runtime/transport/torchrun.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +64,14 @@ typedef struct start {
     lhi_attempt_failure *failure;
 } start;
 
+/* Checks whether the caller asked the run to stop, while the ranks join. */
+static bool is_stopped(void *of)
+{
+    const lhi_job *job = of;
+    return (job->o.stop && job->o.stop(job->o.context) != LH_STOP_NO) ||
+           (job->stop_request && atomic_load(job->stop_request) != LH_STOP_NO);
+}
+
 /* Creates this rank's endpoint, connected to all other ranks. */
 static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
 {
@@ -69,16 +79,10 @@ static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
         return lhi_net_mpi(s->mpi, s->setup, out, err);
     lhi_tcp_options o = *s->tcp;
     o.outlasts_wrong_secrets = s->job->n_restarts > 0;
+    o.is_stopped = is_stopped;
+    o.stop_context = s->job;
     return strcmp(s->job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, out, err)
                                                    : lhi_net_tcp(&o, out, err);
-}
-
-/* Checks whether the other ranks of a job started by srun detect the same
- * invalid setting as this one, which is not rank 0: then rank 0 alone prints
- * it. */
-static bool is_detected_by_all(const start *s)
-{
-    return !s->mpi && s->rank != 0;
 }
 
 /* Runs this process's rank in this process: connects it to the other ranks, and
@@ -88,8 +92,6 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
 {
     lhi_net *net = NULL;
     lh_status status = open_endpoint(s, &net, err);
-    if (status == LH_EINVAL && is_detected_by_all(s))
-        exit_with_message(s->job, NULL);
     return status == LH_OK
                ? lhi_rank_run(net, launched_main, s->job, result, err)
                : status;
@@ -197,8 +199,7 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
                        "resume from the checkpoints (--resume)"
                      : "%s",
                  why.text);
-        store_failure(s, restarts && !is_first_lost,
-                      status != LH_EINVAL || !is_detected_by_all(s), text);
+        store_failure(s, restarts && !is_first_lost, true, text);
         return lhi_fail(err, status, "%s", text);
     }
     __atomic_store_n(&s->failure->has_joined, true, __ATOMIC_RELEASE);
@@ -292,6 +293,8 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
  * child process. *result: rank 0's outcome. */
 static lh_status run_rank(start *s, lhi_rank_result *result, lh_error *err)
 {
+    if (s->job->o.joining)
+        s->job->o.joining(s->job->o.context);
     return s->job->record ? run_in_children(s, result, err)
                           : run_here(s, result, err);
 }
@@ -320,6 +323,22 @@ static void add_rank_variable(const char *name, lh_error *err)
         lhi_fail_add_context(err, "%s=%.20s", name, rank);
 }
 
+/* Checks the job's secret. All ranks of a host have the same one: if it is
+ * missing, the host's first rank reports that, and the others end silently. */
+static lh_status check_secret(const lhi_job *job, const lhi_launch_settings *s,
+                              bool by_torchrun, lh_error *err)
+{
+    uint64_t local;
+    const lh_status status = lhi_launch_check_secret(
+        s, by_torchrun ? "torchrun or --hosts" : "srun", err);
+    if (status != LH_OK &&
+        lhi_launch_parse_number(by_torchrun ? "LOCAL_RANK" : "SLURM_LOCALID",
+                                UINT32_MAX, NULL, &local) &&
+        local > 0)
+        exit_with_message(job, NULL);
+    return status;
+}
+
 /* Runs this process as one rank that torchrun (by_torchrun) or srun started:
  * connects to the other ranks and runs the job over the n_links emulated links.
  * *result: rank 0's outcome. */
@@ -335,6 +354,8 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
     if (status == LH_OK)
         status = check_ranks(job, s.n_ranks,
                              by_torchrun ? "WORLD_SIZE" : "srun -n", err);
+    if (status == LH_OK)
+        status = check_secret(job, &s, by_torchrun, err);
     if (status != LH_OK) {
         add_rank_variable(by_torchrun ? "RANK" : "SLURM_PROCID", err);
         return status;
@@ -404,4 +425,28 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                           result, err);
     lhi_mpi_finalise(mpi, status != LH_OK);
     return status;
+}
+
+/* Longest time in which a rank that has failed before it joined reports that to
+ * the others. They may start seconds later. */
+static const int64_t report_ns = 10000000000;
+
+void lh_train_report_failure(const char *why)
+{
+    lhi_launch_settings s = {0};
+    const bool by_torchrun = lhi_torchrun_is_launched();
+    if (by_torchrun)
+        lhi_torchrun_read_environment(&s, NULL);
+    else if (lhi_slurm_is_launched())
+        lhi_slurm_read_environment(&s, NULL);
+    if (s.n_ranks > 1) /* else not started so, or it cannot be known */
+        lhi_tcp_send_failure(&(lhi_tcp_options){.rank = s.rank,
+                                                .n_ranks = s.n_ranks,
+                                                .host = s.host,
+                                                .port = s.port,
+                                                .job = s.job,
+                                                .secret = s.secret,
+                                                .secret_size = strlen(s.secret),
+                                                .join_ns = report_ns},
+                             why);
 }

@@ -26,11 +26,16 @@ bool lhi_launch_parse_number(const char *name, uint64_t most, const char *ends,
     return true;
 }
 
-lh_status lhi_launch_read_secret(lhi_launch_settings *s, const char *launcher,
-                                 lh_error *err)
+void lhi_launch_read_secret(lhi_launch_settings *s)
 {
-    s->secret = getenv("LONGHAUL_SECRET");
-    if (s->secret && strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
+    const char *secret = getenv("LONGHAUL_SECRET");
+    s->secret = secret ? secret : "";
+}
+
+lh_status lhi_launch_check_secret(const lhi_launch_settings *s,
+                                  const char *launcher, lh_error *err)
+{
+    if (strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
                     "ranks started by %s without MPI authenticate with "

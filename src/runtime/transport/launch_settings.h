@@ -11,10 +11,10 @@
 /* This process's settings from the environment. */
 typedef struct lhi_launch_settings {
     uint32_t rank, n_ranks;
-    char host[256]; /* rank 0's */
-    uint16_t port;  /* rank 0's */
-    char job[64];   /* name of the job, equal on all ranks */
-    const char *secret;
+    char host[256];     /* rank 0's */
+    uint16_t port;      /* rank 0's */
+    char job[64];       /* name of the job, equal on all ranks */
+    const char *secret; /* not checked */
 } lhi_launch_settings;
 
 /* Parses a number from 0 to `most` in the environment variable `name`; `ends`
@@ -22,10 +22,13 @@ typedef struct lhi_launch_settings {
 bool lhi_launch_parse_number(const char *name, uint64_t most, const char *ends,
                              uint64_t *out);
 
-/* Reads the job's secret from LONGHAUL_SECRET. LH_EINVAL: it is missing or too
- * short; the message names the launcher, such as "srun". */
-lh_status lhi_launch_read_secret(lhi_launch_settings *s, const char *launcher,
-                                 lh_error *err);
+/* Reads the job's secret from LONGHAUL_SECRET; "" if it is not set. */
+void lhi_launch_read_secret(lhi_launch_settings *s);
+
+/* Checks the job's secret. LH_EINVAL: it is missing or too short; the message
+ * names the launcher, such as "srun". */
+lh_status lhi_launch_check_secret(const lhi_launch_settings *s,
+                                  const char *launcher, lh_error *err);
 
 /* Reads rank 0's port from LONGHAUL_PORT; `port` if that is not set. LH_EINVAL:
  * it is not a port. */

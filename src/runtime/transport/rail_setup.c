@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/transport/sockets.h"
+#include "runtime/transport/wire_format.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -247,6 +248,24 @@ static lh_status send_addresses(const rail_setup *j, uint32_t peer,
                     strerror(errno));
 }
 
+/* Sends all peers the reason `why` for which this rank cannot set up its
+ * rails. */
+static void refuse_all(const rail_setup *j, const char *why)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
+    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_REFUSE,
+                               .rank = j->o->rank,
+                               .n_ranks = j->o->n_ranks,
+                               .more =
+                                   (uint32_t)strnlen(why, LHI_REFUSAL_BYTES)};
+    memcpy(h.job, j->job, sizeof h.job);
+    lhi_handshake_write(&h, bytes);
+    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
+    for (uint32_t i = 0; i < j->o->n_ranks; i++)
+        if (i != j->o->rank)
+            lhi_send_now(j->fds[i], bytes, LHI_HANDSHAKE_BYTES + h.more);
+}
+
 /* Reads exactly `size` bytes from socket `fd` until until_ns; false: timeout,
  * error or end of stream. */
 static bool read_until(int fd, unsigned char *bytes, size_t size,
@@ -285,6 +304,13 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
                         peer);
     if (lhi_handshake_read(bytes, &h, &e) != LH_OK)
         return lhi_fail(err, LH_EIO, "rank %u: %s", peer, e.text);
+    if (h.kind == LHI_HANDSHAKE_REFUSE) {
+        unsigned char more[LHI_REFUSAL_BYTES];
+        char text[LHI_REFUSAL_BYTES + 1];
+        const bool has = read_until(j->fds[peer], more, h.more, until_ns);
+        lhi_wire_sanitise_text(more, has ? h.more : 0, text, sizeof text);
+        return lhi_fail(err, LH_EIO, "%s", text);
+    }
     if (h.kind != LHI_HANDSHAKE_RAILS || h.rank != peer || h.more != size)
         return lhi_fail(err, LH_EIO,
                         "the rails of rank %u do not match the %u rails of "
@@ -321,7 +347,12 @@ static lh_status exchange(const rail_setup *j, lh_error *err)
 static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {
-    LHI_TRY(listen_on_rails(j, err));
+    lh_error why = {0};
+    const lh_status status = listen_on_rails(j, &why);
+    if (status != LH_OK) {
+        refuse_all(j, why.text);
+        return lhi_fail(err, status, "%s", why.text);
+    }
     LHI_TRY(exchange(j, err));
     lhi_rails_options o = {.rank = j->o->rank,
                            .n_ranks = j->o->n_ranks,

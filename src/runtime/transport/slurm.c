@@ -133,7 +133,7 @@ lh_status lhi_slurm_read_environment(lhi_launch_settings *out, lh_error *err)
     s.rank = (uint32_t)rank;
     s.n_ranks = (uint32_t)n;
     snprintf(s.job, sizeof s.job, "slurm %" PRIu64 ".%" PRIu64, job, step);
-    LHI_TRY(lhi_launch_read_secret(&s, "srun", err));
+    lhi_launch_read_secret(&s);
     LHI_TRY(find_port(&s, job, step, err));
     LHI_TRY(find_host(&s, err));
     *out = s;

@@ -14,7 +14,7 @@ bool lhi_slurm_is_launched(void);
  * LONGHAUL_HOST, or loopback if the step has one node, or the step's first
  * node. The port is LONGHAUL_PORT, or the first that Slurm reserved for the
  * step, or one computed from the step's number. LH_EINVAL: a variable is
- * missing or invalid; `err` has the remedy. */
+ * missing or invalid; `err` has the remedy. The secret is not checked. */
 lh_status lhi_slurm_read_environment(lhi_launch_settings *out, lh_error *err);
 
 /* Returns the first name in a Slurm node list: n07 for "n[07-12,20],m".

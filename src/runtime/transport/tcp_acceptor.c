@@ -32,14 +32,26 @@ static void note_refusal(lhi_tcp_join_state *t, const lhi_pending_connection *g,
     snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
 }
 
-void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why)
+void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, bool is_final,
+                    const char *why)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
     lhi_handshake_message h = lhi_tcp_make_message(t, LHI_HANDSHAKE_REFUSE);
+    h.port = is_final;
     h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
     lhi_handshake_write(&h, bytes);
     memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
     lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
+}
+
+void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
+                         const char *why)
+{
+    if (t->end_reason[0])
+        return;
+    t->end_status = status;
+    t->end_ns = lhi_now_ns();
+    snprintf(t->end_reason, sizeof t->end_reason, "%s", why);
 }
 
 /* Checks whether the rank that sent `h` must be rejected (other job, invalid
@@ -82,7 +94,7 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
         bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
         snprintf(why, sizeof why, "rank %u of another job", h->rank);
         note_refusal(t, g, LHI_TCP_REFUSED_STRANGER, other ? why : text);
-        lhi_tcp_refuse(t, g->fd, text);
+        lhi_tcp_refuse(t, g->fd, false, text);
         return false;
     }
     g->shake = (lhi_handshake){.client = h->rank,
@@ -105,27 +117,42 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
-/* Checks whether an authenticated rank has this rank's setup; otherwise refuses
- * it, and the joining ends with the same reason. */
+/* Checks whether a rank has failed before it knew its setup, and joins only to
+ * report that. */
+static bool is_failed(const unsigned char setup[LHI_SETUP_BYTES])
+{
+    static const unsigned char none[LHI_SETUP_BYTES];
+    return memcmp(setup, none, sizeof none) == 0;
+}
+
+/* Checks whether an authenticated rank has this rank's setup, or reports a
+ * failure during the first joining; otherwise refuses it. If it has another
+ * setup, the joining ends with the same reason. */
 static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
                            const unsigned char setup[LHI_SETUP_BYTES])
 {
     const lhi_tcp_options *o = t->options;
+    char text[200];
+    const bool failed = o->setup && is_failed(setup);
     const char *what =
-        o->setup ? lhi_setup_find_difference(setup, o->setup) : NULL;
-    if (what) {
-        t->n_mismatched++;
-        t->mismatch_ns = t->mismatch_ns ? t->mismatch_ns : lhi_now_ns();
-        if (!t->mismatch[0])
-            snprintf(t->mismatch, sizeof t->mismatch,
-                     "rank %u has %s than rank %u: give all ranks the "
-                     "same plan, options and data",
-                     g->shake.client, what, o->rank);
-        note_refusal(t, g, LHI_TCP_REFUSED_SECRET, t->mismatch);
+        o->setup && !failed ? lhi_setup_find_difference(setup, o->setup) : NULL;
+    if (failed && (o->outlasts_wrong_secrets || t->detects_returns)) {
+        lhi_tcp_refuse(t, g->fd, false, "the run continues without it");
+        return false;
     }
-    if (t->mismatch[0])
-        lhi_tcp_refuse(t, g->fd, t->mismatch);
-    return !t->mismatch[0];
+    if (what) {
+        snprintf(text, sizeof text,
+                 "rank %u has %s than rank %u: give all ranks the same plan, "
+                 "options and data",
+                 g->shake.client, what, o->rank);
+        lhi_tcp_end_joining(t, LH_EINVAL, text);
+        note_refusal(t, g, LHI_TCP_REFUSED_SECRET, t->end_reason);
+    }
+    if (!t->end_reason[0])
+        return true;
+    t->n_told++;
+    lhi_tcp_refuse(t, g->fd, t->end_status != LH_EIO, t->end_reason);
+    return false;
 }
 
 /* Checks the connecting rank's proof (MAC). True: the connection is
@@ -146,7 +173,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
                  "rank %u: wrong secret: it differs from that of rank %u", rank,
                  o->rank);
         note_refusal(t, g, LHI_TCP_REFUSED_SECRET, why);
-        lhi_tcp_refuse(t, g->fd, why);
+        lhi_tcp_refuse(t, g->fd, false, why);
         if (!t->is_impersonated[rank])
             t->progress_ns = lhi_now_ns();
         t->is_impersonated[rank] = true;
@@ -157,7 +184,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     if (t->fds[rank] >= 0) { /* two concurrent connections */
         snprintf(why, sizeof why, "rank %u is already connected", rank);
         note_refusal(t, g, LHI_TCP_REFUSED_STRANGER, why);
-        lhi_tcp_refuse(t, g->fd, why);
+        lhi_tcp_refuse(t, g->fd, false, why);
         return false;
     }
     if (t->detects_returns) {
@@ -171,6 +198,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     lhi_handshake_write(&answer, bytes);
     if (!lhi_send_now(g->fd, bytes, sizeof bytes))
         return false;
+    t->n_failed += o->setup && is_failed(h->setup);
     t->progress_ns = lhi_now_ns();
     t->fds[rank] = g->fd;
     t->shakes[rank] = g->shake;
@@ -233,7 +261,9 @@ bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
                   uint32_t *spoke)
 {
     const lhi_tcp_options *o = t->options;
-    int64_t left_ns = until_ns - lhi_now_ns();
+    t->is_stopped =
+        t->is_stopped || (o->is_stopped && o->is_stopped(o->stop_context));
+    int64_t left_ns = t->is_stopped ? 0 : until_ns - lhi_now_ns();
     int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
     t->polls[0] = (struct pollfd){.fd = fd, .events = what};
     struct pollfd *pending = t->polls + 1;

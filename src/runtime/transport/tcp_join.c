@@ -30,11 +30,12 @@
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
-/* Time after which a wrong secret or another setup ends the joining although a
- * rank has not reacted: a missing rank can still join after another process
- * claimed its number with a wrong secret, or fetch the reason. Half of the 2 s
- * in which a mismatch ends all ranks (docs/engine-transports.md). */
-static const int64_t mismatch_delay_ns = 1000000000;
+/* Time after which a wrong secret, another setup or a failed rank ends the
+ * joining although a rank has not reacted: a missing rank can still join after
+ * another process claimed its number with a wrong secret, or fetch the reason.
+ * Half of the 2 s in which a mismatch ends all ranks
+ * (docs/engine-transports.md). */
+static const int64_t end_delay_ns = 1000000000;
 
 /* ---- waiting ---- */
 
@@ -43,7 +44,7 @@ static const int64_t mismatch_delay_ns = 1000000000;
 static bool wait_fd(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns)
 {
     while (!lhi_tcp_poll(t, fd, what, until_ns, NULL))
-        if (lhi_now_ns() >= until_ns)
+        if (t->is_stopped || lhi_now_ns() >= until_ns)
             return false;
     return true;
 }
@@ -133,9 +134,10 @@ static lh_status receive_message(lhi_tcp_join_state *t, int fd,
     }
     if (h->kind == LHI_HANDSHAKE_REFUSE) {
         char text[LHI_REFUSAL_BYTES + 1];
+        const bool is_final = h->port > 0;
         t->cut = !read_until(t, fd, more, h->more, until_ns);
         lhi_wire_sanitise_text(more, t->cut ? 0 : h->more, text, sizeof text);
-        return lhi_fail(err, LH_EIO, "%s", text);
+        return lhi_fail(err, is_final ? LH_EINVAL : LH_EIO, "%s", text);
     }
     if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
         return lhi_fail(err, LH_EIO,
@@ -220,21 +222,21 @@ static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
                                   : "");
 }
 
-/* Checks whether a rank with another setup ends the joining: once all other
- * ranks can get the reason, or after a second. */
-static bool has_mismatch_ended(const lhi_tcp_join_state *t)
+/* Checks whether a rank that failed or has another setup ends the joining: once
+ * all other ranks can get the reason, or after a second. */
+static bool has_end_come(const lhi_tcp_join_state *t)
 {
-    uint32_t n = t->n_mismatched;
+    uint32_t n = t->n_told;
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
         n += t->fds[i] >= 0;
-    return t->n_mismatched &&
+    return t->end_reason[0] &&
            (n >= t->options->n_ranks - t->options->rank - 1 ||
-            lhi_now_ns() - t->mismatch_ns >= mismatch_delay_ns);
+            lhi_now_ns() - t->end_ns >= end_delay_ns);
 }
 
 /* Checks whether joining fails because of wrong secrets: the number of every
  * missing rank was claimed with a wrong secret, and no rank has joined for
- * mismatch_delay_ns. */
+ * end_delay_ns. */
 static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
 {
     if (t->options->outlasts_wrong_secrets)
@@ -242,33 +244,45 @@ static bool have_wrong_secrets_ended(const lhi_tcp_join_state *t)
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
         if (t->fds[i] < 0 && !t->is_impersonated[i])
             return false;
-    return lhi_now_ns() - t->progress_ns >= mismatch_delay_ns;
+    return lhi_now_ns() - t->progress_ns >= end_delay_ns;
+}
+
+/* Reads a message that connected rank `from` has sent although it has to wait:
+ * why it has failed. Always fails, with its reason. */
+static lh_status receive_failure(lhi_tcp_join_state *t, uint32_t from,
+                                 lh_error *err)
+{
+    lhi_handshake_message h;
+    LHI_TRY(receive_message(t, t->fds[from], LHI_HANDSHAKE_REFUSE, from, &h,
+                            lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS, err));
+    return lhi_fail(err, LH_EIO,
+                    "rank %u: unexpected message during the handshake", from);
 }
 
 /* Waits until all higher ranks are connected, then stops listening. */
 static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    while (find_first_missing(t, o->rank + 1) < o->n_ranks) {
-        lhi_handshake_message h;
+    while (t->end_reason[0] || t->n_failed > 0 ||
+           find_first_missing(t, o->rank + 1) < o->n_ranks) {
+        lh_error why = {0};
         uint32_t spoke = UINT32_MAX;
-        if (has_mismatch_ended(t))
-            return lhi_fail(err, LH_EINVAL, "%s", t->mismatch);
-        if (lhi_now_ns() >= t->until_ns || have_wrong_secrets_ended(t))
+        if (has_end_come(t) || (t->end_reason[0] && t->is_stopped))
+            return lhi_fail(err, t->end_status, "%s", t->end_reason);
+        if (t->is_stopped || lhi_now_ns() >= t->until_ns ||
+            have_wrong_secrets_ended(t))
             return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */
         if (lhi_tcp_poll(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
                          &spoke))
-            spoke = 0;
+            return receive_failure(t, 0, err);
         if (spoke == UINT32_MAX)
             continue;
-        LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke,
-                                &h, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS,
-                                err));
-        return lhi_fail(err, LH_EIO,
-                        "rank %u: unexpected message during the "
-                        "handshake",
-                        spoke);
+        const lh_status status = receive_failure(t, spoke, &why);
+        lhi_tcp_end_joining(t, status, why.text);
+        close(t->fds[spoke]);
+        t->fds[spoke] = -1;
+        t->n_told++;
     }
     close(t->listener);
     t->listener = -1;
@@ -375,7 +389,8 @@ static lh_status connect_with_retry(lhi_tcp_join_state *t,
     for (;;) {
         lh_status status = connect_once(t, a, size, to, err);
         int64_t now_ns = lhi_now_ns();
-        if (status == LH_OK || !t->cut || now_ns >= t->until_ns)
+        if (status == LH_OK || !t->cut || t->is_stopped ||
+            now_ns >= t->until_ns)
             return status;
         /* Random delay, so that many ranks do not retry at once. */
         unsigned char some = 0;
@@ -466,7 +481,7 @@ static lh_status receive_ready(lhi_tcp_join_state *t, int64_t until_ns,
         lhi_tcp_poll(t, -1, 0, until_ns, &spoke);
         while (late < n && ready[late])
             late++;
-        if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
+        if (spoke == UINT32_MAX && !t->is_stopped && lhi_now_ns() < until_ns)
             continue;
         if (spoke == UINT32_MAX) /* sets the error from its message */
             spoke = late;
@@ -563,6 +578,17 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether the failure `status` of this rank ends the run even if it has
+ * restarts left: a stop, or an invalid setting that no restart changes. At a
+ * restart the others may go on without a rank that is not rank 0. */
+static bool ends_run(const lhi_tcp_join_state *t, lh_status status)
+{
+    const lhi_tcp_options *o = t->options;
+    return status == LH_ECANCELED ||
+           (status == LH_EINVAL &&
+            (o->rank == 0 || !o->outlasts_wrong_secrets));
+}
+
 void lhi_tcp_release(lhi_tcp_join_state *t)
 {
     lhi_pending_fini(&t->pending);
@@ -614,6 +640,10 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     lh_status status = lhi_tcp_allocate(&t, &e);
     if (status == LH_OK)
         status = join(&t, &e);
+    if (status != LH_OK && t.is_stopped)
+        status = lhi_fail(&e, LH_ECANCELED,
+                          "rank %u was stopped before all ranks had joined",
+                          o->rank);
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
         if (status == LH_OK) {
             fds[i] = t.fds[i];
@@ -621,7 +651,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
                                       &t.shakes[i], NULL, 0,
                                       keys + (size_t)i * LHI_MAC_BYTES);
         } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
-            lhi_tcp_refuse(&t, t.fds[i], e.text);
+            lhi_tcp_refuse(&t, t.fds[i], ends_run(&t, status), e.text);
             close(t.fds[i]);
         }
     }
@@ -629,4 +659,38 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
         close(t.listener);
     lhi_tcp_release(&t);
     return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
+}
+
+void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
+{
+    lh_error ignored;
+    lhi_tcp_join_state t = {.options = o, .listener = -1};
+    struct sockaddr_storage a;
+    socklen_t size = 0;
+    char text[LHI_REFUSAL_BYTES];
+    snprintf(text, sizeof text, "rank %u failed before it joined: %s", o->rank,
+             why);
+    t.until_ns = lhi_now_ns() + o->join_ns;
+    lhi_compute_job_digest(o->job, t.job);
+    if (!lhi_handshake_can_authenticate() ||
+        lhi_tcp_allocate(&t, &ignored) != LH_OK ||
+        lhi_address_resolve(o->host, o->port, &a, &size, &ignored) != LH_OK) {
+        lhi_tcp_release(&t);
+        return;
+    }
+    if (o->rank > 0) {
+        if (connect_with_retry(&t, &a, size, 0, &ignored) == LH_OK)
+            lhi_tcp_refuse(&t, t.fds[0], true, text);
+    } else if (lhi_listen_at(&a, size, 0, &t.listener, &t.port, &ignored) ==
+               LH_OK) {
+        lhi_tcp_end_joining(&t, LH_EINVAL, text);
+        t.end_ns = t.until_ns; /* until all ranks have got the reason */
+        accept_higher_ranks(&t, &ignored);
+    }
+    for (uint32_t i = 0; i < o->n_ranks; i++)
+        if (t.fds[i] >= 0)
+            close(t.fds[i]);
+    if (t.listener >= 0)
+        close(t.listener);
+    lhi_tcp_release(&t);
 }

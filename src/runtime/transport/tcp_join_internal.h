@@ -35,10 +35,14 @@ typedef struct lhi_tcp_join_state {
     lhi_tcp_rejection refused; /* most informative rejection: kind, and text */
     char refused_text[200];
     uint64_t n_refused;
-    /* First authenticated rank with another setup; "": none. */
-    char mismatch[200];
-    int64_t mismatch_ns;
-    uint32_t n_mismatched;
+    /* Why joining ends: the first authenticated rank with another setup, or
+     * that has failed; "": it does not. LH_EIO: a restart may succeed. */
+    char end_reason[LHI_REFUSAL_BYTES];
+    lh_status end_status;
+    int64_t end_ns;
+    uint32_t n_told;   /* ranks that got the reason */
+    uint32_t n_failed; /* connected ranks that are to send why they failed */
+    bool is_stopped;   /* options->is_stopped() has returned true */
     /* By rank: its number was claimed with a wrong secret. */
     bool *is_impersonated;
     /* Last time at which a rank joined, or one was first impersonated. */
@@ -67,12 +71,18 @@ lh_status lhi_tcp_allocate(lhi_tcp_join_state *t, lh_error *err);
 /* Closes the pending connections and frees the tables. */
 void lhi_tcp_release(lhi_tcp_join_state *t);
 /* Sends a refusal with the reason `why` over socket `fd` without blocking; it
- * is lost if the socket buffer is full. */
-void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why);
-/* Polls for at most 100 ms, or until until_ns, and serves pending connections.
- * Returns whether `fd` (-1: none) has the event `what`. Unless `spoke` is NULL,
- * also polls the connected higher ranks; *spoke: one that has sent something
- * out of turn. */
+ * is lost if the socket buffer is full. is_final: the run ends, also if it has
+ * restarts left. */
+void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, bool is_final,
+                    const char *why);
+/* Ends the joining of all ranks because of `status` and `why`, unless it ends
+ * already. Ranks that connect within a second get the reason. */
+void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
+                         const char *why);
+/* Polls for at most 100 ms, or until until_ns, and serves pending connections;
+ * updates t->is_stopped. Returns whether `fd` (-1: none) has the event `what`.
+ * Unless `spoke` is NULL, also polls the connected higher ranks; *spoke: one
+ * that has sent something out of turn. */
 bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
                   uint32_t *spoke);
 

@@ -34,7 +34,6 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
     /* Without TORCHELASTIC_RESTART_COUNT, which differs between an agent that
      * has restarted its ranks and one that joined later. */
     snprintf(s.job, sizeof s.job, "torchrun %.40s", run ? run : "");
-    LHI_TRY(lhi_launch_read_secret(&s, "torchrun", err));
     LHI_TRY(lhi_launch_read_port(&s, (uint16_t)(run ? port + 1 : port), err));
     LHI_TRY(lhi_launch_set_host(&s, "MASTER_ADDR", getenv("MASTER_ADDR"), err));
     if (rank == 0 &&
@@ -42,6 +41,7 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
         n_here < n)
         LHI_TRY(lhi_launch_check_first_host(
             &s, "MASTER_ADDR, or the first name of --hosts,", err));
+    lhi_launch_read_secret(&s);
     *out = s;
     return LH_OK;
 }

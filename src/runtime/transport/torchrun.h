@@ -13,7 +13,7 @@ bool lhi_torchrun_is_launched(void);
 /* Reads this rank's settings. The host is MASTER_ADDR. The port is
  * LONGHAUL_PORT, else MASTER_PORT; under torchrun, whose own server listens
  * there, the next one. LH_EINVAL: a variable is missing or invalid; `err` has
- * the remedy. */
+ * the remedy. The secret is not checked. */
 lh_status lhi_torchrun_read_environment(lhi_launch_settings *out,
                                         lh_error *err);
 

@@ -414,6 +414,10 @@ typedef struct lhi_tcp_options {
      * have joined before or got the secret over MPI, because then only other
      * programs send wrong ones. */
     bool outlasts_wrong_secrets;
+    /* Ends the joining with LH_ECANCELED once it returns true; polled every 100
+     * ms. NULL: nothing stops it. */
+    bool (*is_stopped)(void *stop_context);
+    void *stop_context;
     /* Receives whether the last attempt to connect to rank 0 failed; may be
      * NULL. */
     bool *misses_first;
