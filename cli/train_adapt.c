@@ -12,18 +12,25 @@ const char *train_schedule_name(const cli_view *began, const char *to)
     return strcmp(to, "original") == 0 ? began->method : to;
 }
 
+/* Checks whether the event is a departure from a slow level, with which the
+ * monitor began. */
+static bool is_faster(const lh_monitor_event *e)
+{
+    return e->change != LH_MONITOR_ENDS && e->current_ns < e->baseline_ns;
+}
+
 /* Returns a monitor event (detected change) as JSON: the link or device, its
  * times before and after, and the iteration time lost. */
 static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
-    return json_pack("{s:I, s:I, s:s, s:I, s:s, s:f, s:f, s:o, s:s}", "step",
-                     (json_int_t)n->step, "from", (json_int_t)e->first_step,
-                     "what", lh_monitor_target_name(e->target), "index",
-                     (json_int_t)e->index, "change",
-                     lh_monitor_change_name(e->change), "before_s",
-                     e->baseline_ns / 1e9, "now_s", e->current_ns / 1e9,
-                     "cost_s", cli_seconds(e->cost_ns), "text", n->text);
+    return json_pack(
+        "{s:I, s:I, s:s, s:I, s:s, s:f, s:f, s:o, s:s}", "step",
+        (json_int_t)n->step, "from", (json_int_t)e->first_step, "what",
+        lh_monitor_target_name(e->target), "index", (json_int_t)e->index,
+        "change", is_faster(e) ? "recovers" : lh_monitor_change_name(e->change),
+        "before_s", e->baseline_ns / 1e9, "now_s", e->current_ns / 1e9,
+        "cost_s", cli_seconds(e->cost_ns), "text", n->text);
 }
 
 /* Returns a decision of the adaptation (schedule switch or not) as JSON:

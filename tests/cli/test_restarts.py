@@ -314,9 +314,11 @@ def a_bad_day_on_eight_ranks():
         check(0.2 < steps[80]["seconds"] < 0.22, f"the pause: {steps[80]}")
         check([(one["what"], one["change"], one["step"])
                for one in found["noticed"]] ==
-              [("link", "begins", 21)] * 2 + [("link", "begins", 46)] * 2 +
+              [("link", "begins", 21)] * 2 + [("link", "recovers", 46)] * 2 +
               [("device", "begins", 71), ("device", "ends", 91)],
               found["noticed"])
+        check("takes only 0 us, instead of 600 us when the run or its last "
+              "restart began" in found["noticed"][2]["text"], found["noticed"])
         before, back, after, end = [(one["step"], one["to"])
                                     for one in found["switches"]]
         check(before[0] < 35 < after[0] < 45 and before[1] == after[1] == "slack"

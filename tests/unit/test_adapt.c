@@ -28,6 +28,7 @@ typedef struct setting {
     lh_adapt *adapt;
     uint64_t step;
     int64_t extra_ns; /* added latency of the events' links */
+    double noise;     /* of lh_adapt_input */
     lh_monitor_event events[MOST_EVENTS];
     uint32_t n_events;
 } setting;
@@ -88,7 +89,8 @@ static lh_decision decide(setting *t)
                                 .n_events = t->n_events,
                                 .events = t->events,
                                 .step = t->step++,
-                                .steps_left = UINT64_MAX};
+                                .steps_left = UINT64_MAX,
+                                .noise = t->noise};
     CHECK_OK(lh_adapt_decide(t->adapt, &now, &d, &err), err);
     lh_pipeline_free(p);
     return d ? *d : (lh_decision){0};
@@ -206,6 +208,33 @@ static void a_slow_link_is_answered(void)
     CHECK(!decide(&t).is_switch); /* until the switch is answered */
     answer(&t, true);
     CHECK(!decide(&t).is_switch);
+    tear_down(&t);
+}
+
+/* A gain below two standard errors waits until more iterations have made the
+ * error smaller. */
+static void gains_within_the_scatter_wait(void)
+{
+    setting t;
+    set_up(&t, "zb-h2", NULL);
+    begin_event(&t, 2, 30 * MS);
+    t.step += 2;
+    t.noise = 10;
+    lh_decision d = decide(&t);
+    CHECK(!d.is_switch);
+    CHECK_HAS(d.why, "; that is less than the scatter of the iterations");
+    lh_schedule *best = NULL;
+    lh_error err = {0};
+    lh_pipeline *slow = slow_pipeline(&t);
+    CHECK_OK(lh_method_run("slack", slow, NULL, &best, NULL, &err), err);
+    const double gain =
+        1 - (double)makespan(slow, best) / (double)makespan(slow, t.schedule);
+    t.noise = gain / 2 + 0.01;
+    CHECK(!decide(&t).is_switch);
+    t.noise = gain / 2 - 0.01;
+    CHECK(decide(&t).is_switch);
+    lh_schedule_free(best);
+    lh_pipeline_free(slow);
     tear_down(&t);
 }
 
@@ -465,6 +494,7 @@ int main(void)
     RUN(quiet_is_left_alone);
     RUN(a_slow_link_is_answered);
     RUN(gradients_are_added_as_before_where_that_is_asked_for);
+    RUN(gains_within_the_scatter_wait);
     RUN(what_was_refused_waits);
     RUN(queues_keep_pace);
     RUN(copies_for_ever_are_refused);

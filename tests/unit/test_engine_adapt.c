@@ -319,8 +319,11 @@ static void planned_times_are_replaced_by_measured_ones(void)
             CHECK(all[0].is_switch && all[0].step == 1);
             CHECK_HAS(all[0].text, "message latency ");
             CHECK(rows[0].step >= 3 && rows[0].step <= 5);
+            int64_t longest_ns = 0; /* fewer than ten: all are included */
             for (uint32_t i = 0; i < r->n_iterations; i++) {
                 const lh_iteration *it = &r->iterations[i];
+                if (it->predicted_ns > 0 && it->ns > longest_ns)
+                    longest_ns = it->ns;
                 CHECK(i < 4 || it->predicted_ns > 0);
                 CHECK_MSG(it->predicted_ns == 0 ||
                               fabs((double)it->ns / (double)it->predicted_ns -
@@ -328,6 +331,9 @@ static void planned_times_are_replaced_by_measured_ones(void)
                           "%u: %g ms, predicted %g", i, (double)it->ns / 1e6,
                           (double)it->predicted_ns / 1e6);
             }
+            CHECK_INT(r->max_ns, longest_ns);
+            CHECK(rows[0].step < 4 || r->iterations[3].predicted_ns == 0 ||
+                  longest_ns > r->iterations[7].ns);
             CHECK(fabs(r->error) < 0.01 &&
                   r->iterations[7].ns < r->iterations[1].ns);
             CHECK_MSG(llabs(r->predicted_ns - rows[0].predicted_ns) < 100000,

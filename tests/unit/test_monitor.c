@@ -3,6 +3,7 @@
 #include "noisy_run.h"
 #include "resilience/monitor/drift_detector.h"
 #include "resilience/monitor/monitor.h"
+#include "resilience/monitor/step_scatter.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -667,6 +668,29 @@ static void real_links_tell_entries_by_arrivals(void)
     lh_pipeline_free(p);
 }
 
+/* The scatter of normally distributed iteration times, whose level doubles
+ * every hundred iterations; none for equal ones. */
+static void scatter_of_iterations(void)
+{
+    lhi_step_scatter s = {0};
+    lhi_random g = {7};
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        CHECK(lhi_step_scatter_compute(&s) == 0);
+        lhi_step_scatter_add(&s, 5e6);
+    }
+    CHECK(lhi_step_scatter_compute(&s) == 0);
+    for (int i = 0; i < 1000; i++) {
+        double normal = -6; /* sum of 12 uniform numbers: variance 1 */
+        for (int k = 0; k < 12; k++)
+            normal += (double)(lhi_random_next(&g) >> 11) * 0x1p-53;
+        lhi_step_scatter_add(&s, 1e6 * pow(2, i / 100) * (1 + 0.1 * normal));
+        if (i >= 15)
+            sum += lhi_step_scatter_compute(&s) / 985;
+    }
+    CHECK_NEAR(sum, 0.1, 0.01);
+}
+
 int main(void)
 {
     RUN(readings_are_of_the_middle);
@@ -686,6 +710,7 @@ int main(void)
     RUN(drifts_are_followed);
     RUN(slow_data_parallel_links);
     RUN(what_takes_nothing_can_become_slow);
+    RUN(scatter_of_iterations);
     RUN(steps_may_be_left_out);
     RUN(real_links_tell_entries_by_arrivals);
     RUN(nonsense_is_refused);

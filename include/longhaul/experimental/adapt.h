@@ -112,6 +112,9 @@ typedef struct lh_adapt_input {
     /* The conditions hold for all remaining iterations: the pipeline is a
      * correction of the planned times, not a temporary slowdown. */
     bool is_permanent;
+    /* Relative standard error of the mean iteration time under the present
+     * conditions; gains below twice of it cause no switch. 0: none. */
+    double noise;
 } lh_adapt_input;
 
 /* Result from lh_adapt_decide(). Strings and arrays belong to the lh_adapt

@@ -2,6 +2,7 @@
 /* Decides whether the best candidate is worth a switch, and writes the reason.
  */
 #include "resilience/adapt/adapt_internal.h"
+#include "resilience/adapt/migration.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -167,9 +168,15 @@ static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
                                       (double)(stays < left ? stays : left);
 }
 
+double lhi_adapt_compute_least_gain(double noise)
+{
+    /* Two standard errors: 95 % of normally distributed means are nearer. */
+    return 2 * noise;
+}
+
 /* Returns the rule that forbids a switch now, as text: the ranks have refused
- * it, it saves too little, or the last switch is too recent. NULL: none forbids
- * it. */
+ * it, it saves less than the noise or too little, or the last switch is too
+ * recent. NULL: none forbids it. */
 static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
 {
     const lhi_adapt_candidate_result *f = &a->candidate;
@@ -177,6 +184,8 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
     double gain = (double)(f->current_ns - f->predicted_ns);
     if (a->was_refused)
         return "it was refused";
+    if (gain < lhi_adapt_compute_least_gain(now->noise) * (double)f->current_ns)
+        return "that is less than the scatter of the iterations";
     if (gain * (double)d->benefit_steps <= compute_switch_cost(a, now))
         return "the slowdown is expected to last for too few iterations";
     bool is_urgent = (double)f->current_ns >=

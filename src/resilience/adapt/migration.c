@@ -4,6 +4,8 @@
 #include "base/fail.h"
 #include "resilience/placement/layers_search.h"
 
+#include <math.h>
+
 /* Relative gain; estimates are not more accurate. */
 static const double MIN_GAIN = 0.002;
 
@@ -74,7 +76,7 @@ static lh_status find_host_migration(lhi_migration_history *tried,
 /* Decides whether to search for a layer migration now, and records it in `t`.
  * It is due while a device is slow or layers are not in their initial chunk,
  * once per change of slowdowns or assignment, and again when the expected
- * remaining duration has doubled. */
+ * remaining duration has doubled or the noise has halved. */
 static bool is_layer_search_due(lhi_migration_history *t,
                                 const lhi_migration_state *now)
 {
@@ -87,11 +89,12 @@ static bool is_layer_search_due(lhi_migration_history *t,
     if (!now->layers || !is_slow || lasts == 0 ||
         (t->n_events == now->n_events &&
          t->layers_assignment == now->assignment &&
-         lasts < 2 * t->layers_steps))
+         lasts < 2 * t->layers_steps && now->noise >= t->layers_noise / 2))
         return false;
     t->n_events = now->n_events;
     t->layers_assignment = now->assignment;
     t->layers_steps = lasts;
+    t->layers_noise = now->noise;
     return true;
 }
 
@@ -114,8 +117,10 @@ static lh_status find_layer_migration(lhi_migration_history *tried,
         return LH_OK;
     LHI_TRY(lhi_layers_find_partition(now->layers, now->estimated,
                                       now->schedule, &o, &m, err));
+    const double gain =
+        fmax(MIN_GAIN, lhi_adapt_compute_least_gain(now->noise));
     if (m->is_move &&
-        (double)m->predicted_ns <= (1 - MIN_GAIN) * (double)m->current_ns &&
+        (double)m->predicted_ns <= (1 - gain) * (double)m->current_ns &&
         is_better(m->predicted_ns, m->move_ns, now->decision))
         *out = m;
     else

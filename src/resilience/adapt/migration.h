@@ -11,7 +11,8 @@
 #include <longhaul/experimental/host_placement.h>
 
 /* Conditions of the last searches. A search repeats only if they have changed
- * or the expected remaining duration has doubled. Zero-initialise. */
+ * or the expected remaining duration has doubled or, for layers, the noise has
+ * halved. Zero-initialise. */
 typedef struct lhi_migration_history {
     bool hosts_searched; /* hosts: with this version of known slowdowns */
     uint32_t version, hosts_assignment;
@@ -19,6 +20,7 @@ typedef struct lhi_migration_history {
     uint32_t n_events,
         layers_assignment; /* layers: notices identify the state */
     uint64_t layers_steps;
+    double layers_noise;
 } lhi_migration_history;
 
 /* Inputs of a migration search: the job's present state and decision. */
@@ -40,6 +42,7 @@ typedef struct lhi_migration_state {
     const lh_schedule *schedule;  /* the running one; `sim`: its data path */
     const lh_sim_options *sim;
     const lh_decision *decision;
+    double noise; /* as in lh_adapt_input */
 } lhi_migration_state;
 
 /* At most one migration; the caller frees both. NULL: none. */
@@ -54,6 +57,10 @@ typedef struct lhi_migration {
 lh_status lhi_migration_find(lhi_migration_history *tried,
                              const lhi_migration_state *now, lhi_migration *out,
                              lh_error *err);
+
+/* Returns the least relative gain of a switch or migration that exceeds the
+ * noise, as in lh_adapt_input. */
+double lhi_adapt_compute_least_gain(double noise);
 
 /* Makes the next call of lh_adapt_decide() search again although no event
  * changed: a layer migration has changed the iteration time. */

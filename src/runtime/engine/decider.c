@@ -7,9 +7,12 @@
 #include "base/options.h"
 #include "base/realtime.h"
 #include "base/text.h"
+#include "resilience/monitor/drift_detector.h"
 #include "resilience/monitor/monitor.h"
+#include "resilience/monitor/step_scatter.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +39,9 @@ struct lhi_decider {
      * event, and their number. */
     double mean_ns;
     uint64_t n_current;
-    uint32_t slow_version; /* last reported slow hosts */
-    bool is_move;          /* latest decision is a migration */
+    lhi_step_scatter scatter; /* of the iteration times */
+    uint32_t slow_version;    /* last reported slow hosts */
+    bool is_move;             /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
     char why[LHI_ADAPT_NOTICE_TEXT];  /* reason in the calibration's decision */
@@ -194,6 +198,11 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
         snprintf(row.text, sizeof row.text,
                  "from iteration %" PRIu64 " on %s takes %s again",
                  e->first_step, thing, now);
+    else if (e->current_ns < e->baseline_ns)
+        snprintf(row.text, sizeof row.text,
+                 "from iteration %" PRIu64 " on %s takes only %s, instead of "
+                 "%s when the run or its last restart began",
+                 e->first_step, thing, now, before);
     else
         snprintf(
             row.text, sizeof row.text,
@@ -220,6 +229,14 @@ static void store_remark(lhi_decider *d, const lh_error *err)
 }
 
 /* --- decisions --- */
+
+/* Returns the relative standard error of the mean time of the iterations with
+ * the current schedule, to which the monitor's estimates belong. */
+static double compute_noise(const lhi_decider *d)
+{
+    const double n = fmin((double)d->n_current, LHI_DRIFT_AVERAGING);
+    return lhi_step_scatter_compute(&d->scatter) / sqrt(fmax(n, 1));
+}
 
 /* Appends a notice for the decision `what` to the decider's list. Skips a
  * decision not to switch if `news` is false (no event began, changed or ended)
@@ -269,7 +286,8 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
                                               .monitor = d->monitor,
                                               .n_notices = d->n_noticed,
                                               .estimated = estimated,
-                                              .decision = what};
+                                              .decision = what,
+                                              .noise = compute_noise(d)};
     lhi_migration_decider_result move;
     lh_decision decision = *what;
     *moves = false;
@@ -355,7 +373,8 @@ static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
     lh_adapt_input with = {.size = sizeof with,
                            .pipeline = shared ? shared : estimated,
                            .step = step,
-                           .steps_left = d->job->o.steps - step - 1};
+                           .steps_left = d->job->o.steps - step - 1,
+                           .noise = compute_noise(d)};
     with.events = lh_monitor_active_events(d->monitor, &with.n_events);
     const int64_t before_ns = lhi_thread_cpu_ns();
     if (status == LH_OK)
@@ -521,6 +540,7 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(report_event(d, seen->step, &news[i], err));
     lh_monitor_active_events(d->monitor, &n_open);
+    lhi_step_scatter_add(&d->scatter, (double)whole->ns);
     if (n_news > 0) /* earlier iterations had other conditions */
         d->n_current = 0;
     d->mean_ns += ((double)whole->ns - d->mean_ns) / (double)++d->n_current;

@@ -254,7 +254,8 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
         .estimated = seen->estimated,
         .schedule = get_current_schedule(m),
         .sim = &sim,
-        .decision = seen->decision};
+        .decision = seen->decision,
+        .noise = seen->noise};
     lh_status status = lhi_migration_find(&m->tried, &now, &m->open, err);
     lh_host_placement_free(paced);
     LHI_TRY(status);

@@ -50,6 +50,7 @@ typedef struct lhi_migration_decider_input {
     uint32_t n_notices;
     const lh_pipeline *estimated; /* with the initial layer counts */
     const lh_decision *decision;
+    double noise; /* as in lh_adapt_input */
 } lhi_migration_decider_input;
 
 /* A migration to propose. */

@@ -227,16 +227,21 @@ static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
     return from;
 }
 
+/* Least iterations in the median of measured and predicted times; single
+ * iterations of shared processors differ by half. */
+enum { LEAST_IN_MEDIAN = 10 };
+
 /* Sets the result's prediction to the median of the predictions that the
- * calibrated iterations from step `from` on have. Returns the first step with
- * one, else `from`. `ns`: scratch, one per iteration. */
+ * calibrated iterations from step `from` on have, and earlier ones, up to
+ * LEAST_IN_MEDIAN iterations: each is predicted under its own schedule. Returns
+ * the first step with one, else `from`. `ns`: scratch, one per iteration. */
 static uint64_t use_calibrated_prediction(lh_train_result *r, uint64_t from,
                                           int64_t *ns)
 {
     uint32_t n = 0;
     for (uint32_t i = r->n_iterations; i-- > 0;) {
         const lh_iteration *it = &r->iterations[i];
-        if (it->step < from || it->predicted_ns == 0)
+        if (it->predicted_ns == 0 || (it->step < from && n >= LEAST_IN_MEDIAN))
             break;
         ns[n++] = it->predicted_ns;
     }
