@@ -437,6 +437,27 @@ def a_lost_rank_trains_on_other_ranks():
 
 
 @test
+def a_rank_that_is_lost_again_is_named():
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    write("again.yaml", """
+        longhaul: events/1
+        events:
+          - {at: 2, rank: 0, process: killed}
+          - {at: 3, rank: 1, process: killed}
+          - {at: 5, rank: 1, process: killed}
+        """)
+    train = ["train", "pair.yaml", "--steps", "8", "--events", "again.yaml",
+             "--max-restarts"]
+    case("three", [*train, "3"], out=ANY, program=VIRTUAL,
+         err=r"rank 1: (.|\n)*; all ranks restart \(restart 2 of at most 3\)\n"
+             r"(.|\n)*\(restart 3 of at most 3\); rank 1 was lost 2 times in "
+             "succession: check its host\n")
+    case("two", [*train, "2"], code=1, program=VIRTUAL,
+         err=r"all restarts are used up \(--max-restarts 2\); rank 1 was lost 2 "
+             "times in succession: check its host")
+
+
+@test
 def process_events_need_restarts():
     events = ["--events", ROOT / "examples/bad-day.yaml"]
     pipeline = ROOT / "examples/adaptra-8-stages.yaml"
@@ -766,7 +787,8 @@ def a_rank_is_killed_too_often():
     check(process.returncode == 1 and out == "" and
           err.count("(restart 1 of at most 1)") == 1 and
           "\nlonghaul: rank 1: killed by signal 9 (Killed); all restarts are "
-          "used up (--max-restarts 1); the last checkpoint is step " in err, err)
+          "used up (--max-restarts 1); rank 1 was lost 2 times in succession: "
+          "check its host; the last checkpoint is step " in err, err)
 
 
 @test

@@ -128,6 +128,9 @@ typedef struct lhi_job {
     const int *memory_files;
     uint32_t first_memory_file;
     uint32_t n_restarts;
+    /* The last lost rank, and how often it was lost in succession; 0: unknown
+     */
+    uint32_t lost_rank, n_lost_again;
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
 

@@ -96,12 +96,37 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
+/* Records in the job which rank was lost, as the reason "rank N: why" names it.
+ */
+static void record_lost_rank(lhi_job *job, const char *reason)
+{
+    uint32_t rank;
+    if (sscanf(reason, "rank %" SCNu32 ":", &rank) != 1) {
+        job->n_lost_again = 0;
+        return;
+    }
+    job->n_lost_again = job->lost_rank == rank ? job->n_lost_again + 1 : 1;
+    job->lost_rank = rank;
+}
+
+/* Formats a note on a rank that was lost several times in succession into
+ * `out`; "": there is none. */
+static void format_lost_again(const lhi_job *job, char out[80])
+{
+    *out = '\0';
+    if (job->n_lost_again > 1)
+        snprintf(out, 80,
+                 "; rank %" PRIu32 " was lost %" PRIu32
+                 " times in succession: check its host",
+                 job->lost_rank, job->n_lost_again);
+}
+
 /* Adds to the error `why` of a run that lost a rank that all its restarts are
  * used up, and its last checkpoint, if this process knows it. */
 static void add_restarts_used_up(const lhi_job *job, lh_error *why)
 {
     const uint32_t n = job->o.max_restarts;
-    char text[sizeof why->text], last[sizeof why->text] = "";
+    char text[sizeof why->text], last[sizeof why->text] = "", again[80];
     uint64_t step = 0;
     if (n == 0 || !job->record)
         return;
@@ -113,9 +138,10 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
                       : "; it has no checkpoint",
                  step, job->model->checkpoint);
     snprintf(text, sizeof text, "%.200s", why->text);
+    format_lost_again(job, again);
     lhi_fail(why, why->code,
-             "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s",
-             text, n, last);
+             "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s%s",
+             text, n, again, last);
 }
 
 /* Makes the job resume from its own checkpoints. */
@@ -133,7 +159,7 @@ static void resume_own_checkpoint(lhi_job *job)
 static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
                                  lh_error *err)
 {
-    char text[700];
+    char text[700], again[80];
     *restarts = job->record && job->n_restarts < job->o.max_restarts;
     if (!*restarts)
         return LH_OK;
@@ -145,10 +171,11 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
         LHI_TRY(find_own_checkpoint(job, &step, err));
     if (step > 0 && lhi_job_has_threads(job)) /* they share the job */
         resume_own_checkpoint(job);
+    format_lost_again(job, again);
     snprintf(text, sizeof text,
              "%.500s; all ranks restart (restart %" PRIu32
-             " of at most %" PRIu32 ")",
-             why, job->n_restarts, job->o.max_restarts);
+             " of at most %" PRIu32 ")%s",
+             why, job->n_restarts, job->o.max_restarts, again);
     if (job->o.warning)
         job->o.warning(job->o.context, text);
     return job->launched ? LH_OK : lhi_job_reroute_lost(job, err);
@@ -257,6 +284,8 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             is_loss = is_loss && job->n_restarts > 0;
         }
         needs_restart = status != LH_OK && is_loss && !is_stopping(job, stop);
+        if (needs_restart)
+            record_lost_rank(job, why.text);
         restarts = needs_restart;
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;
