@@ -216,6 +216,34 @@ def a_rank_that_fails_before_it_joins_ends_all():
 
 
 @test
+def a_launcher_reports_a_rank_that_was_killed_before_it_joined():
+    """Its pipeline file is a pipe to which nobody writes."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    (WORK / "blocked").mkdir()
+    os.mkfifo(WORK / "blocked/pair.yaml")
+    with reserved_port() as port:
+        hosts = [subprocess.Popen(
+            [PROGRAM, *TRAIN, "--hosts", "127.0.0.1:1,localhost:1"],
+            cwd=WORK / folder, text=True, env=ENVIRONMENT | SECRET |
+            {"NODE_RANK": str(i), "MASTER_PORT": str(port)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for i, folder in enumerate((".", "blocked"))]
+        check(harness.until(lambda: children(hosts[1].pid), hosts[1]), "rank 1")
+        os.kill(children(hosts[1].pid)[0], signal.SIGKILL)
+        errors = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
+    check([one.returncode for one in hosts] == [1, 128 + signal.SIGKILL] and
+          errors[0] == "longhaul: rank 1 failed before it joined: killed by "
+          "signal 9\n", f"{errors}")
+
+
+def children(pid):
+    """Returns a process's child processes, in the order in which it started
+    them."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        return [int(child) for child in file.read().split()]
+
+
+@test
 def a_signal_ends_ranks_that_join():
     """Rank 0 waits for rank 2; the signal to rank 1 reaches rank 0, too."""
     uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
@@ -299,9 +327,7 @@ def stopped_launch(stopped, *options):
             cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         check(harness.until(lambda: log.exists() and log.read_text(), process),
               "the run has begun")
-    with open(f"/proc/{process.pid}/task/{process.pid}/children",
-              encoding="utf-8") as file:
-        ranks = [int(pid) for pid in file.read().split()]
+    ranks = children(process.pid)
     for rank in stopped:
         os.kill(ranks[rank], signal.SIGSTOP)
     return process

@@ -211,6 +211,32 @@ static void a_slow_link_is_answered(void)
     tear_down(&t);
 }
 
+/* Device 1 receives late from both neighbours, and sends in time; then one of
+ * its outgoing links is slow, too. */
+static void a_late_receiver_is_named(void)
+{
+    static const uint32_t froms[] = {0, 2, 1}, tos[] = {1, 1, 2};
+    static const char late[] = " (only to device 1: its host may be paused or "
+                               "overloaded)";
+    setting t;
+    set_up(&t, "zb-h2", NULL);
+    for (uint32_t k = 0; k < 3; k++) {
+        for (uint32_t i = 0; i < lh_pipeline_n_links(t.quiet); i++) {
+            const lh_link *l = lh_pipeline_link(t.quiet, i);
+            if (l->from == froms[k] && l->to == tos[k])
+                begin_event(&t, i, 30 * MS);
+        }
+        CHECK_INT(t.n_events, k + 1);
+        t.step += 2;
+        const lh_decision d = decide(&t);
+        CHECK_MSG((strstr(d.why, late) != NULL) == (k == 1), "%u: %s", k,
+                  d.why);
+        if (d.is_switch)
+            answer(&t, false);
+    }
+    tear_down(&t);
+}
+
 /* A gain below two standard errors waits until more iterations have made the
  * error smaller. */
 static void gains_within_the_scatter_wait(void)
@@ -494,6 +520,7 @@ int main(void)
     RUN(quiet_is_left_alone);
     RUN(a_slow_link_is_answered);
     RUN(gradients_are_added_as_before_where_that_is_asked_for);
+    RUN(a_late_receiver_is_named);
     RUN(gains_within_the_scatter_wait);
     RUN(what_was_refused_waits);
     RUN(queues_keep_pace);

@@ -92,6 +92,37 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
                       now);
 }
 
+/* Checks whether link number `i` has become slow. */
+static bool is_slow_link(const lh_adapt_input *now, uint32_t i)
+{
+    for (uint32_t k = 0; k < now->n_events; k++) {
+        const lh_monitor_event *e = &now->events[k];
+        if (e->target == LH_MONITOR_LINK && e->index == i)
+            return e->current_ns > e->baseline_ns;
+    }
+    return false;
+}
+
+/* Returns the device whose incoming links, at least two, have all become slow
+ * while none of its outgoing links has: its host probably receives late,
+ * because it is paused or overloaded. LH_NONE: there is none. */
+static uint32_t find_late_receiver(const lh_adapt *a, const lh_adapt_input *now)
+{
+    const uint32_t n_links = lh_pipeline_n_links(a->pipeline);
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(a->pipeline); d++) {
+        uint32_t n_in = 0, n_slow_in = 0, n_slow_out = 0;
+        for (uint32_t i = 0; i < n_links; i++) {
+            const lh_link *l = lh_pipeline_link(a->pipeline, i);
+            n_in += l->to == d;
+            n_slow_in += l->to == d && is_slow_link(now, i);
+            n_slow_out += l->from == d && is_slow_link(now, i);
+        }
+        if (n_in >= 2 && n_slow_in == n_in && n_slow_out == 0)
+            return d;
+    }
+    return LH_NONE;
+}
+
 /* Appends the active slowdowns in `now` to the decision's reason, the first few
  * by name. */
 static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
@@ -108,6 +139,12 @@ static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
     }
     if (n > SHOWN)
         append_reason(a, " and %" PRIu32 " more", n - SHOWN);
+    const uint32_t late = find_late_receiver(a, now);
+    if (late != LH_NONE)
+        append_reason(a,
+                      " (only to device %" PRIu32
+                      ": its host may be paused or overloaded)",
+                      late);
     append_reason(a, n ? ": " : "nothing is slow: ");
 }
 
