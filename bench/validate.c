@@ -173,8 +173,9 @@ static json_t *halves_json(const halves *h, const char *about, json_t *runs)
 
 static void print_choices(const char *name, const choices *c)
 {
-    printf("%-28s %6u %6u %7.1f%% %7.1f%% %7.1f%%", name, c->n_groups,
-           c->n_right, 100 * c->mean, 100 * c->worst, 100 * c->any);
+    printf("%-16s %6u %6u %7.1f%% %7.1f%% %8u %7.1f%% %7.1f%% %7.1f%%", name,
+           c->n_groups, c->n_right, 100 * c->mean, 100 * c->worst, c->n_other,
+           100 * c->practice, 100 * c->practice_worst, 100 * c->any);
     if (c->worst > 0)
         printf("  %s: %s", c->worst_group, c->worst_run);
     putchar('\n');
@@ -182,9 +183,12 @@ static void print_choices(const char *name, const choices *c)
 
 static json_t *choices_json(const choices *c)
 {
-    return json_pack("{s:i,s:i,s:f,s:f,s:f,s:s,s:s}", "groups",
+    return json_pack("{s:i,s:i,s:f,s:f,s:i,s:f,s:f,s:f,s:s,s:s}", "groups",
                      (int)c->n_groups, "right", (int)c->n_right, "mean_slower",
-                     c->mean, "worst_slower", c->worst, "any_slower", c->any,
+                     c->mean, "worst_slower", c->worst, "practice_other",
+                     (int)c->n_other, "practice_mean_slower", c->practice,
+                     "practice_worst_slower", c->practice_worst, "any_slower",
+                     c->any,
                      "worst_group", c->worst_group, "worst_run", c->worst_run);
 }
 
@@ -198,8 +202,9 @@ static bool report_choices(const arguments *a, const dataset *sets,
 
     *all = (choices){0};
     if (!a->json)
-        printf("\n%-28s %6s %6s %8s %8s %8s\n", "fastest by the model",
-               "groups", "right", "slower", "worst", "any");
+        printf("\n%-16s %6s %6s %8s %8s %8s %8s %8s %8s\n", "chosen",
+               "groups", "right", "slower", "worst", "practice", "slower",
+               "worst", "any");
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
         int k = counted[i];
         choices one;

@@ -83,6 +83,9 @@ typedef struct errors {
 typedef struct choices {
     uint32_t n_groups, n_right; /* groups with several runs; fastest chosen */
     double mean, worst;
+    /* the layout closest to practice among the model's ties: */
+    uint32_t n_other; /* groups in which it is another one */
+    double practice, practice_worst;
     double any; /* mean over all layouts, as if chosen at random */
     char worst_group[64], worst_run[96]; /* the model's choice there */
 } choices;

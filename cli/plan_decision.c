@@ -67,15 +67,15 @@ const char *cli_plan_ties_text(const lh_plan *p, char *text, size_t room)
     *text = '\0';
     if (!p->ties)
         return text;
-    const lh_choice *simplest = &p->alternatives[p->ties->simplest];
+    const lh_choice *x = p->ties->practice;
     snprintf(text, room,
-             "%" PRIu32 " of the %" PRIu32 " other layouts in the plan %s "
-             "within this average error; the simplest is %s (%+.1f %%): %s",
-             p->ties->n, p->n_alternatives, p->ties->n == 1 ? "is" : "are",
-             cli_plan_time(p, (double)simplest->iteration_ns, time),
-             cli_percent_slower((double)simplest->iteration_ns,
+             "%s (%+.1f %%, within the error), the most usual of %" PRIu32
+             " tie%s: %s",
+             cli_plan_time(p, (double)x->iteration_ns, time),
+             cli_percent_slower((double)x->iteration_ns,
                                 (double)p->best.iteration_ns),
-             cli_layout_text(simplest, layout, sizeof layout));
+             p->ties->n, p->ties->n == 1 ? "" : "s",
+             cli_layout_text(x, layout, sizeof layout));
     return text;
 }
 
@@ -445,7 +445,7 @@ static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
     cli_plan_ends_text(p, text[5], CLI_NOTE_TEXT);
     add_note(&d, notes, "Safe alternative", text[0]);
     add_note(&d, notes, "Next layout", text[1]);
-    add_note(&d, notes, "Ties", text[2]);
+    add_note(&d, notes, "As in practice", text[2]);
     add_note(&d, notes, "What if", cli_utf8_name(c, text[3]));
     add_note(&d, notes, "Other link values", cli_utf8_name(c, text[4]));
     add_note(&d, notes, "Link end points", cli_utf8_name(c, text[5]));

@@ -142,41 +142,42 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Formats the published runs behind a plan's accuracy, ": 8 to 512 GPUs
- * (h100-sxm, h200), 4096 to 8192 tokens per sequence", into `text`; "": the
- * plan file does not have them. */
-static const char *format_runs(const lh_validated_runs *runs, char *text,
-                               size_t room)
+/* Formats the error in published runs of the plan's kind into `text`, with the
+ * first `used` bytes of the list of properties that no run has, and `more`. */
+static void format_accuracy(const lh_validated_runs *runs, size_t used,
+                            const char *more, char *text, size_t room)
 {
-    char least[40] = "";
-    *text = '\0';
-    if (!runs->gpu_types)
-        return text;
-    if (runs->sequence_least < runs->sequence_most)
-        snprintf(least, sizeof least, "%" PRIu32 " to ", runs->sequence_least);
     snprintf(text, room,
-             ": %" PRIu32 " to %" PRIu32 " GPUs (%s), %s%" PRIu32
-             " tokens per sequence",
-             runs->gpus_least, runs->gpus_most, runs->gpu_types, least,
-             runs->sequence_most);
-    return text;
+             "+-%.0f %% (worst %.0f %%) in %" PRIu32 " published runs of "
+             "%s%s%.*s%s",
+             runs->mean_percent, runs->worst_percent, runs->n, runs->kind,
+             runs->outside ? "; none with " : "", (int)used,
+             runs->outside ? runs->outside : "", more);
 }
 
 /* Prints the mean error of the cost model's times in published runs of the
- * plan's kind, and the properties of the plan that these runs do not cover. */
+ * plan's kind, and the properties of the plan that these runs do not cover, in
+ * at most two lines; or why there is no such error. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
+    enum { LINES = 2 };
     const lh_validated_runs *runs = p->accuracy;
-    char measured[200];
-    if (!runs)
+    char text[500], more[40] = "";
+    if (!runs) {
+        cli_wrap(c, "accuracy", "%s", lh_explain_no_validated_runs(p->job));
         return;
-    cli_wrap(c, "accuracy",
-             "+-%.0f %% on average, %.0f %% at worst, in %" PRIu32
-             " published runs of %s%s%s%s",
-             runs->mean_percent, runs->worst_percent, runs->n, runs->kind,
-             format_runs(runs, measured, sizeof measured),
-             runs->outside ? "; not measured: " : "",
-             runs->outside ? runs->outside : "");
+    }
+    size_t used = runs->outside ? strlen(runs->outside) : 0;
+    format_accuracy(runs, used, more, text, sizeof text);
+    for (uint32_t left = 1; cli_count_lines(text) > LINES && used; left++) {
+        do
+            used--;
+        while (used && runs->outside[used] != ',');
+        snprintf(more, sizeof more, "%s%" PRIu32 " more (--json)",
+                 used ? " and " : "", left);
+        format_accuracy(runs, used, more, text, sizeof text);
+    }
+    cli_wrap(c, "accuracy", "%s", text);
 }
 
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
@@ -195,7 +196,7 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     print_accuracy(c, p);
     if (*cli_plan_ties_text(p, note, sizeof note))
-        cli_wrap(c, "ties", "%s", note);
+        cli_wrap(c, "practice", "%s", note);
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
         cli_wrap(c, "profile", "%s", unmeasured);
     cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,

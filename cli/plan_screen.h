@@ -97,9 +97,9 @@ enum { CLI_NOTE_TEXT = 600 };
 /* Formats the best plan that leaves the memory of --margin free into `text`,
  * which it returns; "": option not given. */
 const char *cli_plan_margin_text(const lh_plan *plan, char *text, size_t room);
-/* Formats the simplest of the plan's alternative layouts that is slower by at
- * most the cost model's mean error in published runs into `text`, which it
- * returns; "": none is simpler than the plan's. */
+/* Formats the layout closest to published practice among those that are slower
+ * by at most the cost model's mean error in published runs into `text`, which
+ * it returns; "": the plan's layout is the closest. */
 const char *cli_plan_ties_text(const lh_plan *plan, char *text, size_t room);
 /* Sets the report's decision: recommendation, map of the sites, alternatives
  * and Pareto front. */

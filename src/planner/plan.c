@@ -181,13 +181,13 @@ static lh_status find_plan(const lh_plan_options *options,
         status = lhi_plan_find_alternatives(plan->job, options, plan->mem,
                                             &unexplored, &plan->plan, err);
     lhi_unexplored_fini(&unexplored);
-    if (plan->plan.n_alternatives > top)
-        plan->plan.n_alternatives = top;
     if (status == LH_OK)
         status = lhi_plan_state_accuracy(plan->mem, lh_plan_gpus(&plan->plan),
                                          &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_find_ties(plan->mem, &plan->plan, err);
+    if (plan->plan.n_alternatives > top)
+        plan->plan.n_alternatives = top;
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts whose predicted times differ by less than the prediction's error, and
- * the simplest of them. */
+ * the one of them that is closest to published practice. */
 #include "planner/ties.h"
 
 #include "base/fail.h"
@@ -9,34 +9,47 @@
  * ("Parallelism Strategies Guide" of Megatron Core). */
 enum { LONG_SEQUENCE = 8192 };
 
-/* Checks whether a layout is unusual: tensor parallelism wider than a node, or
- * context parallelism for sequences shorter than LONG_SEQUENCE. */
-static bool is_unusual(const lh_job *job, const lh_layout *l)
+/* Checks whether the tensor-parallel or expert-parallel groups of a layout are
+ * larger than a node of some datacenter ("Parallelism Strategies Guide"; README
+ * of Megatron Core's mixture of experts). */
+static bool exceeds_node(const lh_job *job, const lh_layout *l)
 {
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (lh_layout_site_tensor(l, i) > job->datacenters[i].gpus_per_node)
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const uint32_t node = job->datacenters[i].gpus_per_node;
+        if (lh_layout_site_tensor(l, i) > node ||
+            (job->model->experts && lh_layout_expert_block(l) > node))
             return true;
-    return l->context > 1 && job->training.sequence < LONG_SEQUENCE;
+    }
+    return false;
 }
 
-/* Checks whether layout `a` is simpler than `b`: it has fewer pipeline stages;
- * or as many, and only `b` is unusual; or a smaller product of tensor and
- * context degree. */
-static bool is_simpler(const lh_job *job, const lh_layout *a,
-                       const lh_layout *b)
+/* Checks whether a layout deviates from the guides: groups larger than a node,
+ * or context parallelism for sequences shorter than LONG_SEQUENCE. */
+static bool is_unusual(const lh_job *job, const lh_layout *l)
+{
+    return exceeds_node(job, l) ||
+           (l->context > 1 && job->training.sequence < LONG_SEQUENCE);
+}
+
+bool lh_layout_is_closer_to_practice(const lh_job *job, const lh_layout *a,
+                                     const lh_layout *b)
 {
     const bool odd_a = is_unusual(job, a), odd_b = is_unusual(job, b);
-    if (a->pipeline != b->pipeline)
-        return a->pipeline < b->pipeline;
+    const uint64_t size_a = (uint64_t)a->tensor * a->context * a->pipeline;
+    const uint64_t size_b = (uint64_t)b->tensor * b->context * b->pipeline;
     if (odd_a != odd_b)
         return odd_b;
-    return a->tensor * a->context < b->tensor * b->context;
+    if (size_a != size_b)
+        return size_a < size_b;
+    if (a->pipeline != b->pipeline)
+        return a->pipeline < b->pipeline;
+    return a->chunks_per_device < b->chunks_per_device;
 }
 
 lh_status lhi_plan_find_ties(lhi_arena *mem, lh_plan *p, lh_error *err)
 {
-    const lh_choice *simplest = &p->best;
-    lh_plan_ties ties = {0};
+    const lh_choice *closest = &p->best;
+    uint32_t n = 0;
     if (!p->accuracy)
         return LH_OK;
     const double most =
@@ -45,18 +58,20 @@ lh_status lhi_plan_find_ties(lhi_arena *mem, lh_plan *p, lh_error *err)
         const lh_choice *a = &p->alternatives[i];
         if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
             continue;
-        ties.n++;
-        if (!is_simpler(p->job, &a->layout, &simplest->layout))
-            continue;
-        simplest = a;
-        ties.simplest = i;
+        n++;
+        if (lh_layout_is_closer_to_practice(p->job, &a->layout,
+                                            &closest->layout))
+            closest = a;
     }
-    if (simplest == &p->best)
+    if (closest == &p->best)
         return LH_OK;
-    lh_plan_ties *kept = LHI_NEW(mem, lh_plan_ties, 1);
-    if (!kept)
+    lh_plan_ties *ties = LHI_NEW(mem, lh_plan_ties, 1);
+    lh_choice *copy = LHI_NEW(mem, lh_choice, 1);
+    if (!ties || !copy)
         return lhi_fail_nomem(err);
-    *kept = ties;
-    p->ties = kept;
+    *copy = *closest;
+    copy->why = "";
+    *ties = (lh_plan_ties){n, copy};
+    p->ties = ties;
     return LH_OK;
 }

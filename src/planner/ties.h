@@ -9,7 +9,7 @@
 
 /* Sets p->ties, in `mem`, from p->accuracy and p->alternatives: the layouts
  * whose times exceed the plan's by at most the mean error, if one of them is
- * simpler than the plan's layout. */
+ * closer to published practice than the plan's layout. */
 lh_status lhi_plan_find_ties(lhi_arena *mem, lh_plan *p, lh_error *err);
 
 #endif

@@ -104,6 +104,19 @@ const lh_validated_runs *lh_find_validated_runs(const lh_job *job)
     return found ? &found->runs : NULL;
 }
 
+const char *lh_explain_no_validated_runs(const lh_job *job)
+{
+    if (find_kind(job))
+        return NULL;
+    if (replaces_times(job))
+        return "unknown: a profile or an efficiency replaces modelled times";
+    if (job->framework.preset == LH_FRAMEWORK_NONE)
+        return "unknown: published runs are of programs, and framework.preset "
+               "is none";
+    return "unknown: no published run is of this program with this kind of "
+           "model and precision";
+}
+
 /* Checks whether the list "a, b" of GPU types has `type`. */
 static bool has_type(const char *list, const char *type)
 {
@@ -138,7 +151,8 @@ static void add_part(parts *to, const char *text)
         to->used = sizeof to->text - 1;
 }
 
-/* Appends a number of things outside the range of the runs: "8 GPUs". */
+/* Appends a number of things outside the range of the runs, as "8" followed by
+ * `what`: " GPUs". */
 static void add_outside(parts *to, const char *what, uint32_t value,
                         uint32_t least, uint32_t most)
 {
@@ -146,7 +160,7 @@ static void add_outside(parts *to, const char *what, uint32_t value,
 
     if (value >= least && value <= most)
         return;
-    snprintf(part, sizeof part, "%" PRIu32 " %s", value, what);
+    snprintf(part, sizeof part, "%" PRIu32 "%s", value, what);
     add_part(to, part);
 }
 
@@ -183,10 +197,10 @@ lh_status lhi_plan_state_accuracy(lhi_arena *mem, uint32_t gpus, lh_plan *p,
     if (of->fp8 != fp8)
         add_part(&outside, fp8 ? "products in FP8" : "16-bit products");
     add_types(&outside, p->job, found);
-    add_outside(&outside, "GPUs", gpus, found->gpus_least, found->gpus_most);
-    add_outside(&outside, "tokens per sequence", p->job->training.sequence,
+    add_outside(&outside, " datacenters", p->job->n_datacenters, 1, 1);
+    add_outside(&outside, " GPUs", gpus, found->gpus_least, found->gpus_most);
+    add_outside(&outside, "-token sequences", p->job->training.sequence,
                 found->sequence_least, found->sequence_most);
-    add_outside(&outside, "datacenters", p->job->n_datacenters, 1, 1);
     if (p->job->framework.fp8 == LH_FP8_DISPATCH)
         add_part(&outside, "dispatch in FP8");
     lh_validated_runs *runs = LHI_NEW(mem, lh_validated_runs, 1);

@@ -235,7 +235,7 @@ mode = "full"
                  err="no layout fits in memory")
             continue
         case("fits", ["plan", "run.yaml", "-o", "run.json"],
-             out=r"\naccuracy +\+-\d+ % on average, \d+ % at worst, in")
+             out=r"\naccuracy +\+-\d+ % \(worst \d+ %\) in \d+ published")
         plan = json.loads(read("run.json"))
         check(plan["accuracy"]["kind"] == "dense models under torchtitan",
               plan["accuracy"])

@@ -320,15 +320,26 @@ typedef struct lh_validated_runs {
  * experts, in FP8 or not; without `outside`. NULL: there are none, or the job
  * replaces the model's times by a profile or an efficiency. Static storage. */
 LH_API const lh_validated_runs *lh_find_validated_runs(const lh_job *job);
+/* Returns why lh_find_validated_runs() returns NULL for the job: "unknown: ...";
+ * NULL: it returns runs. Static storage. */
+LH_API const char *lh_explain_no_validated_runs(const lh_job *job);
 
 /* Other layouts of a plan whose iteration times exceed the plan's by at most
  * the mean error of its accuracy. */
 typedef struct lh_plan_ties {
     uint32_t n;
-    /* Index in the plan's alternatives of the simplest of these layouts: fewest
-     * stages; then usual parallelism; then the smallest tensor x context. */
-    uint32_t simplest;
+    /* the layout among them that is closest to published practice */
+    const lh_choice *practice;
 } lh_plan_ties;
+
+/* Checks whether layout `a` of a job is closer to published practice than `b`:
+ * it alone keeps tensor-parallel and expert-parallel groups inside nodes and
+ * short sequences whole; or else it has the smaller tensor x context x
+ * pipeline; or else fewer stages; or else fewer chunks
+ * (docs/validation.md#ties). Both are complete layouts. */
+LH_API bool lh_layout_is_closer_to_practice(const lh_job *job,
+                                            const lh_layout *a,
+                                            const lh_layout *b);
 
 /* GPUs of a datacenter that a plan leaves idle, and the best plan that uses
  * more of the datacenter's GPUs. */
@@ -348,7 +359,7 @@ struct lh_plan {
     const char *cost_source; /* pass times' source: lh_cost_source_name() */
     /* errors of modelled times in published runs of this kind; NULL: none */
     const lh_validated_runs *accuracy;
-    const lh_plan_ties *ties; /* NULL: no other layout within it is simpler */
+    const lh_plan_ties *ties; /* NULL: none is closer to practice */
     const lh_job *job;
     lh_choice best;
     const lh_pipeline *pipeline; /* best choice's pipeline; memory in bytes */

@@ -164,18 +164,6 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Fails with LH_EINPUT if the simplest of the ties is not an alternative. */
-static lh_status check_ties(const lhi_doc *doc, const lh_plan *p, lh_error *err)
-{
-    const lhi_node *map = lhi_node_find(doc->root, "ties");
-    if (!p->ties || p->ties->simplest < p->n_alternatives)
-        return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(map, "simplest"), err, LH_EINPUT,
-                        "is %" PRIu32 ", but the plan has %" PRIu32
-                        " alternatives, counted from 0",
-                        p->ties->simplest, p->n_alternatives);
-}
-
 /* Checks that `has`, a Pareto-front entry's index in the plan file under `key`,
  * equals the computed index `want`. Accepts an absent key: older files have
  * none. */
@@ -352,7 +340,6 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
                             LH_EINPUT, "must be 'ok' in a plan");
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
-    LHI_TRY(check_ties(r->doc, p, err));
     LHI_TRY(check_datacenters(r->doc, p, r->mem, err));
     LHI_TRY(check_degrees(r->doc, p, err));
     LHI_TRY(check_group_sizes(r->doc, p, err));

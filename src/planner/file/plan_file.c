@@ -324,7 +324,8 @@ static const lhi_schema accuracy_table = {
 
 static const lhi_schema_field ties_rows[] = {
     {"layouts", LHI_INTEGER(lh_plan_ties, n), .least = 1, .most = UINT32_MAX},
-    {"simplest", LHI_INTEGER(lh_plan_ties, simplest), .most = UINT32_MAX},
+    {"practice", LHI_STRUCT_POINTER(lh_plan_ties, practice),
+     .table = &lhi_choice_table},
 };
 static const lhi_schema ties_table = {
     LHI_ROWS("ties", lh_plan_ties, ties_rows)};
