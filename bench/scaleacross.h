@@ -84,6 +84,12 @@ char *across_job_text(const workload *w, const topology *on, const crossing *c);
  * method. Exits with a message on error. */
 double across_seconds(const workload *w, const topology *on, const crossing *c,
                       const char *method);
+/* Returns seconds per iteration for a job with `zero: 3` whose chunks, with one
+ * layer each, gather parameters and reduce gradients once per run: the passes of
+ * one kind and chunk without one of another chunk in between, as DoraPP runs
+ * them (section 2.2). A run's communication proceeds beside the run before. */
+double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
+                                  const char *method);
 /* Returns seconds per iteration for the planner's best plan. `layout` fixes
  * layout parts, in job-file syntax; NULL: all free. */
 double across_best_seconds(const workload *w, const topology *on,

@@ -347,12 +347,14 @@ static lh_job *read_job(const workload *w, const topology *on,
     return job;
 }
 
+/* Changes the n_chunks chunks `all` of a pipeline. */
+typedef void change_chunks(lh_chunk *all, const lh_pipeline_desc *d,
+                           const void *by);
+
 /* Rebuilds a pipeline with changed chunks and without memory limits. Frees the
  * old pipeline. */
-static lh_pipeline *rebuild_with_chunks(
-    lh_pipeline *old,
-    void (*change)(lh_chunk *all, const lh_pipeline_desc *d, double by),
-    double by)
+static lh_pipeline *rebuild_with_chunks(lh_pipeline *old, change_chunks *change,
+                                        const void *by)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     lh_pipeline *made;
@@ -380,8 +382,10 @@ static lh_pipeline *rebuild_with_chunks(
  * neither the durations nor a memory limit. Both pipeline ranks are equal, so
  * chunk durations are unchanged. */
 static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d,
-                               double split)
+                               const void *by)
 {
+    const double split = *(const double *)by;
+
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].d_ns = (int64_t)((double)all[i].d_ns * split);
         all[i].w_ns = (int64_t)((double)all[i].w_ns * split);
@@ -393,8 +397,10 @@ static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d,
 /* Adds ring latency to the collectives: they run one after the other, each with
  * the same total wait. */
 static void add_ring_latency(lh_chunk *all, const lh_pipeline_desc *d,
-                             double ns)
+                             const void *by)
 {
+    const double ns = *(const double *)by;
+
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].all_gather_ns += (int64_t)ns;
         all[i].reduce_scatter_ns += (int64_t)ns;
@@ -421,29 +427,120 @@ static int64_t compute_makespan(const char *name, const lh_pipeline *p,
     return ns;
 }
 
-double across_seconds(const workload *w, const topology *on, const crossing *c,
-                      const char *method)
+/* Returns the pipeline of a job's own layout. *after_ns: time after it in every
+ * iteration. */
+static lh_pipeline *build_pipeline(const workload *w, const topology *on,
+                                   const crossing *c, int64_t *after_ns)
 {
     lh_job *job = read_job(w, on, c);
     lh_layout layout = job->layout;
     lh_pipeline *p;
     lh_error err;
-    int64_t ns, after;
 
     layout.expert = w->expert;
     if (lh_plan_pipeline(job, &layout, LH_PLACEMENT_LOOP, LH_RECOMPUTE_NONE, &p,
-                         &after, &err) != LH_OK)
+                         after_ns, &err) != LH_OK)
         fail(w->name, err.text);
+    lh_job_free(job);
+    return p;
+}
+
+double across_seconds(const workload *w, const topology *on, const crossing *c,
+                      const char *method)
+{
+    int64_t ns, after;
+    lh_pipeline *p = build_pipeline(w, on, c, &after);
+
     if (strcmp(method, "interleaved-zbv") == 0)
-        p = rebuild_with_chunks(p, arrange_zbv_chunks, 1.04);
+        p = rebuild_with_chunks(p, arrange_zbv_chunks, &(double){1.04});
     if (c->flat_rings)
         p = rebuild_with_chunks(
             p, add_ring_latency,
-            (w->data * w->context - 1.0) * 1e3 *
-                (c->outermost == DATA_OUT ? c->latency_us : 10));
+            &(double){(w->data * w->context - 1.0) * 1e3 *
+                      (c->outermost == DATA_OUT ? c->latency_us : 10)});
     ns = compute_makespan(w->name, p, method) + after;
     lh_pipeline_free(p);
-    lh_job_free(job);
+    return (double)ns / 1e9;
+}
+
+/* Counts the passes per run of a schedule: passes of one kind and chunk without
+ * one of the same kind and another chunk in between on the device. */
+static double count_passes_per_run(const lh_schedule *s)
+{
+    double passes = 0, runs = 0;
+
+    for (uint32_t device = 0; device < lh_schedule_n_devices(s); device++) {
+        enum { KINDS = LH_B + 1 };
+        uint32_t n, last[KINDS];
+        const lh_pass *order = lh_schedule_order(s, device, &n);
+
+        for (int kind = 0; kind < KINDS; kind++)
+            last[kind] = UINT32_MAX;
+        for (uint32_t i = 0; i < n; i++) {
+            passes++;
+            runs += order[i].chunk != last[order[i].kind];
+            last[order[i].kind] = order[i].chunk;
+        }
+    }
+    return passes / runs;
+}
+
+/* Returns the duration of a pass that takes `alone` ns without communication
+ * and `sent` ns if all of it is exposed, if the communication is shared by a
+ * run of `run` passes and proceeds beside the run before. */
+static int64_t share_among_run(int64_t alone, int64_t sent, double run)
+{
+    const double waits = (double)(sent - alone) / run - (double)alone;
+
+    return alone + (waits > 0 ? (int64_t)waits : 0);
+}
+
+/* The chunks of a pipeline without communication in passes, and the passes per
+ * run. */
+typedef struct run_sharing {
+    const lh_chunk *alone;
+    double passes;
+} run_sharing;
+
+/* Shares the communication of each pass of ZeRO 3 among a run's passes. */
+static void share_communication(lh_chunk *all, const lh_pipeline_desc *d,
+                                const void *by)
+{
+    const run_sharing *run = by;
+
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        const lh_chunk *alone = &run->alone[i];
+
+        all[i].f_ns = share_among_run(alone->f_ns, all[i].f_ns, run->passes);
+        all[i].d_ns = share_among_run(alone->d_ns, all[i].d_ns, run->passes);
+        all[i].w_ns = share_among_run(alone->w_ns, all[i].w_ns, run->passes);
+    }
+}
+
+double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
+                                  const char *method)
+{
+    workload kept = *w, freed = *w;
+    lh_pipeline_desc from = {.size = sizeof from};
+    lh_method_options how = {.size = sizeof how};
+    lh_schedule *s;
+    lh_error err;
+    int64_t ns, after, unused;
+
+    kept.training = "sequence: 8192, zero: 1, rings: pipelined";
+    freed.training = "sequence: 8192, zero: 3, rings: pipelined";
+    lh_pipeline *alone = build_pipeline(&kept, NULL, c, &unused);
+    lh_pipeline *p = build_pipeline(&freed, NULL, c, &after);
+    if (lh_pipeline_describe(alone, &from, &err) != LH_OK ||
+        lh_method_run(method, alone, &how, &s, NULL, &err) != LH_OK)
+        fail(w->name, err.text);
+    p = rebuild_with_chunks(p, share_communication,
+                            &(run_sharing){from.chunks,
+                                           count_passes_per_run(s)});
+    ns = compute_makespan(w->name, p, method) + after;
+    lh_schedule_free(s);
+    lh_pipeline_free(alone);
+    lh_pipeline_free(p);
     return (double)ns / 1e9;
 }
 
