@@ -85,8 +85,8 @@ char *across_job_text(const workload *w, const topology *on, const crossing *c);
 double across_seconds(const workload *w, const topology *on, const crossing *c,
                       const char *method);
 /* Returns seconds per iteration for a job with `zero: 3` whose chunks, with one
- * layer each, gather parameters and reduce gradients once per run: the passes of
- * one kind and chunk without one of another chunk in between, as DoraPP runs
+ * layer each, gather parameters and reduce gradients once per run: the passes
+ * of one kind and chunk without one of another chunk in between, as DoraPP runs
  * them (section 2.2). A run's communication proceeds beside the run before. */
 double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
                                   const char *method);

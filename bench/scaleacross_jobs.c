@@ -534,9 +534,9 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
     if (lh_pipeline_describe(alone, &from, &err) != LH_OK ||
         lh_method_run(method, alone, &how, &s, NULL, &err) != LH_OK)
         fail(w->name, err.text);
-    p = rebuild_with_chunks(p, share_communication,
-                            &(run_sharing){from.chunks,
-                                           count_passes_per_run(s)});
+    p = rebuild_with_chunks(
+        p, share_communication,
+        &(run_sharing){from.chunks, count_passes_per_run(s)});
     ns = compute_makespan(w->name, p, method) + after;
     lh_schedule_free(s);
     lh_pipeline_free(alone);

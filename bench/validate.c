@@ -183,13 +183,12 @@ static void print_choices(const char *name, const choices *c)
 
 static json_t *choices_json(const choices *c)
 {
-    return json_pack("{s:i,s:i,s:f,s:f,s:i,s:f,s:f,s:f,s:s,s:s}", "groups",
-                     (int)c->n_groups, "right", (int)c->n_right, "mean_slower",
-                     c->mean, "worst_slower", c->worst, "practice_other",
-                     (int)c->n_other, "practice_mean_slower", c->practice,
-                     "practice_worst_slower", c->practice_worst, "any_slower",
-                     c->any,
-                     "worst_group", c->worst_group, "worst_run", c->worst_run);
+    return json_pack(
+        "{s:i,s:i,s:f,s:f,s:i,s:f,s:f,s:f,s:s,s:s}", "groups", (int)c->n_groups,
+        "right", (int)c->n_right, "mean_slower", c->mean, "worst_slower",
+        c->worst, "practice_other", (int)c->n_other, "practice_mean_slower",
+        c->practice, "practice_worst_slower", c->practice_worst, "any_slower",
+        c->any, "worst_group", c->worst_group, "worst_run", c->worst_run);
 }
 
 /* Reports the choices over all training runs of the sets counted once, each
@@ -202,9 +201,9 @@ static bool report_choices(const arguments *a, const dataset *sets,
 
     *all = (choices){0};
     if (!a->json)
-        printf("\n%-16s %6s %6s %8s %8s %8s %8s %8s %8s\n", "chosen",
-               "groups", "right", "slower", "worst", "practice", "slower",
-               "worst", "any");
+        printf("\n%-16s %6s %6s %8s %8s %8s %8s %8s %8s\n", "chosen", "groups",
+               "right", "slower", "worst", "practice", "slower", "worst",
+               "any");
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
         int k = counted[i];
         choices one;

@@ -320,8 +320,8 @@ typedef struct lh_validated_runs {
  * experts, in FP8 or not; without `outside`. NULL: there are none, or the job
  * replaces the model's times by a profile or an efficiency. Static storage. */
 LH_API const lh_validated_runs *lh_find_validated_runs(const lh_job *job);
-/* Returns why lh_find_validated_runs() returns NULL for the job: "unknown: ...";
- * NULL: it returns runs. Static storage. */
+/* Returns why lh_find_validated_runs() returns NULL for the job: "unknown:
+ * ..."; NULL: it returns runs. Static storage. */
 LH_API const char *lh_explain_no_validated_runs(const lh_job *job);
 
 /* Other layouts of a plan whose iteration times exceed the plan's by at most
