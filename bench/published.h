@@ -17,6 +17,7 @@ enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
 typedef struct recipe {
     char recompute[48], graphs[8], dispatcher[12];
     bool expert_overlap, tensor_overlap, fused_experts;
+    bool fp8_attention, fp8_head; /* in FP8 runs */
 } recipe;
 
 /* One published training run. */

@@ -65,17 +65,15 @@ static const cause causes[] = {
      "unknown: an iteration has 3,072 passes of a layer in each direction, so "
      "1 ms more per layer is 10 %"},
     {true, false, "GPT OSS 120B", "", "", "MXFP8", "gpt-oss in FP8",
-     "attention in FP8, in which a window saves no time (cudnn-frontend's "
-     "measurements); the model has no FP8 attention"},
+     "unknown; attention in FP8, in which a window saves no time backward, is "
+     "in the model"},
     {true, false, "GPT OSS 120B", "", "", "", "gpt-oss in bf16",
      "not modelled: the host waits for the GPU in every layer, since "
      "`weighted_bias_quick_geglu_impl` makes a tensor on the GPU from a number "
      "and `TEGroupedMLP` a list of the tokens per expert; the durations are "
      "not published"},
     {true, false, "DeepSeekV3", "", "", "", "DeepSeek-V3",
-     "unknown: on GB200 in FP8 predicted up to 10 % too long; since release "
-     "26.06 the head's products are in FP8, too (`fp8_output_proj`), which the "
-     "model has in 16 bits"},
+     "unknown: on GB200 in FP8 predicted up to 9 % too long"},
     {true, false, "Qwen3_235B_a22B", "", "", "BF16", "Qwen3 235B in bf16",
      "one share of the peak for experts' products in both precisions and of "
      "every size"},

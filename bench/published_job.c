@@ -194,11 +194,12 @@ static void append_framework(const published *run, const fitted *by, writer *w)
     bool bridge = strcmp(run->release, "Meta") != 0 && !published_by_user(run);
     bool fp8 = strcmp(run->precision, "BF16") != 0;
 
-    append(w, "framework:\n  preset: megatron\n  attention: cudnn\n");
+    append(w, "framework:\n  preset: megatron\n  attention: %s\n",
+           fp8 && run->how.fp8_attention ? "cudnn-fp8" : "cudnn");
     if (bridge)
         append(w, "  gradients: bf16\n  reduce: bf16\n");
     if (fp8)
-        append(w, "  fp8: matmul\n");
+        append(w, "  fp8: %s\n", run->how.fp8_head ? "head" : "matmul");
     if (run->how.fused_experts && run->moe)
         append(w, "  experts: fused\n");
     if (run->how.tensor_overlap && run->tensor > 1)

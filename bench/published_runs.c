@@ -149,6 +149,8 @@ static void find_recipe(const table *t, published *run)
         run->how.expert_overlap = is_yes(t, i, "expert");
         run->how.tensor_overlap = is_yes(t, i, "tensor");
         run->how.fused_experts = is_yes(t, i, "fused");
+        run->how.fp8_attention = is_yes(t, i, "attention");
+        run->how.fp8_head = is_yes(t, i, "head");
         return;
     }
 }

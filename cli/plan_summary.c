@@ -62,8 +62,9 @@ const char *cli_precision_text(const lh_job *job, char *text, size_t room)
     snprintf(text, room, "%s%s", lh_precision_name(job->training.precision),
              job->framework.fp8 == LH_FP8_NONE     ? ""
              : job->framework.fp8 == LH_FP8_MATMUL ? ", products in FP8"
-                                                   : ", products and dispatch "
-                                                     "in FP8");
+             : job->framework.fp8 == LH_FP8_HEAD
+                 ? ", products and head in FP8"
+                 : ", products and dispatch in FP8");
     return text;
 }
 

@@ -46,28 +46,57 @@ static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 enum { CUDNN_RAMP = 900, CUDNN_TILE = 128, SMALL_HEAD = 64 };
 static const double SMALL_HEAD_F = 0.82, SMALL_HEAD_D = 0.93;
 
+/* Rates of cuDNN's kernels for 8-bit values with a scale per block, relative to
+ * those of its 16-bit kernels in the model, by the same measurements (mxfp8,
+ * means of GB200 and GB300 and of 2,048 to 32,768 tokens): heads with more than
+ * 128 values, with 65 to 128, and with at most 64. */
+static const struct {
+    double qk_dim, f, d;
+} fp8_rates[] = {{128, 1.56, 1.21}, {64, 1.39, 0.98}, {0, 0.89, 0.60}};
+
+/* Returns the time that cuDNN's kernels take for their FLOPs, relative to the
+ * highest rate of a 16-bit kernel, with `visible` tokens per token. */
+static double compute_slowdown(const lhi_shape *shape, double visible)
+{
+    const double ramp = (2 * visible + CUDNN_RAMP) / (2 * visible);
+
+    return visible < shape->sequence / 2
+               ? ramp * (visible + CUDNN_TILE) / visible
+               : ramp;
+}
+
 /* Adds FLOPs of flash attention's kernels to a pass, `visible` tokens per
  * token: `f` in forward kernels and `d` in backward kernels, one of which is 0.
- */
+ * In 8 bits the backward kernel computes the tokens outside a window, too. */
 static void add_flash_flops(const lhi_shape *shape, double visible, double f,
                             double d, lhi_work *work)
 {
-    double slower = 1;
+    size_t row = 0;
 
     work->flops += f + d;
     work->core_flops += f + d;
     work->flash_flops += f + d;
-    if (shape->cudnn_attention) {
-        slower = (2 * visible + CUDNN_RAMP) / (2 * visible);
-        if (visible < shape->sequence / 2)
-            slower *= (visible + CUDNN_TILE) / visible;
+    if (!shape->cudnn_attention) {
+        work->flash_f_flops += f;
+        work->flash_d_flops += d;
+        return;
+    }
+    f *= compute_slowdown(shape, visible);
+    if (shape->fp8_attention) {
+        while (shape->qk_dim <= fp8_rates[row].qk_dim)
+            row++;
+        f /= fp8_rates[row].f;
+        d *= shape->sequence / 2 / visible / fp8_rates[row].d *
+             compute_slowdown(shape, shape->sequence / 2);
+    } else {
+        d *= compute_slowdown(shape, visible);
         if (shape->qk_dim <= SMALL_HEAD) {
             f /= SMALL_HEAD_F;
             d /= SMALL_HEAD_D;
         }
     }
-    work->flash_f_flops += slower * f;
-    work->flash_d_flops += slower * d;
+    work->flash_f_flops += f;
+    work->flash_d_flops += d;
 }
 
 void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
@@ -81,6 +110,12 @@ void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
     double kv = shape->kv_heads * values * shape->element;
     double more = shape->context - 1;
 
+    if (shape->fp8_attention) { /* queries, keys, values; output gradient */
+        double results = shape->heads * shape->v_dim * shape->tokens;
+        lhi_work_add_quantisation(shape, (qo + kv) / shape->element - results,
+                                  f);
+        lhi_work_add_quantisation(shape, results, d);
+    }
     add_flash_flops(shape, visible, pairs * (shape->qk_dim + shape->v_dim), 0,
                     f);
     lhi_work_add_pointwise(f, qo + kv, 1);

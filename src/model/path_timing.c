@@ -251,7 +251,7 @@ static void set_flash_rates(lhi_cost_context *p, const lh_gpu *gpu)
 
     if (p->by_efficiency)
         return;
-    if (kernel == LH_ATTENTION_CUDNN && gpu->tflops >= H100_PEAK_TFLOPS) {
+    if (p->shape.cudnn_attention && gpu->tflops >= H100_PEAK_TFLOPS) {
         p->flash_f_flops_per_ns = CUDNN_F * gpu->flops_per_s / 1e9;
         p->flash_d_flops_per_ns = CUDNN_D * gpu->flops_per_s / 1e9;
     } else if (kernel == LH_ATTENTION_FLASH_2 &&

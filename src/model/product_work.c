@@ -67,12 +67,8 @@ static void add_product(lhi_work *work, double flops, double bytes)
     lhi_work_add_pointwise(work, bytes, 1);
 }
 
-/* Adds the quantisation of `elements` values from 16 bits to FP8 to a pass. It
- * makes two copies, along rows and along columns: products require a contiguous
- * summation dimension, and the blocks that share a scale follow it. A scale of
- * a whole tensor needs its own pass for the maximum. */
-static void add_quantisation(const lhi_shape *shape, double elements,
-                             lhi_work *work)
+void lhi_work_add_quantisation(const lhi_shape *shape, double elements,
+                               lhi_work *work)
 {
     lhi_work_add_pointwise(
         work, elements * (shape->element + 2 * shape->product_element), 1);
@@ -89,11 +85,11 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
 {
     double flops = 2 * m * k * n, weights = matrices * k * n;
 
-    add_quantisation(shape, m * k, &out->f);
+    lhi_work_add_quantisation(shape, m * k, &out->f);
     add_product(&out->f, flops,
                 (m * k + weights) * shape->product_element +
                     m * n * shape->element);
-    add_quantisation(shape, m * n, &out->d);
+    lhi_work_add_quantisation(shape, m * n, &out->d);
     add_product(&out->d, flops,
                 (m * n + weights) * shape->product_element +
                     m * k * shape->element);

@@ -310,6 +310,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .sequence = job->training.sequence,
         .element = element,
         .fp8 = job->framework.fp8 != LH_FP8_NONE,
+        .fp8_head = job->framework.fp8 == LH_FP8_HEAD,
         .product_element = job->framework.fp8 != LH_FP8_NONE ? 1 : element,
         .dispatch_element = job->framework.fp8 == LH_FP8_DISPATCH ? 1 : element,
         .gradient = options->gradient_bytes,
@@ -332,7 +333,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .modules = job->training.recompute_modules,
     };
     out->attention_kv_heads = out->kv_heads;
-    out->cudnn_attention = job->framework.attention == LH_ATTENTION_CUDNN;
+    out->fp8_attention = job->framework.attention == LH_ATTENTION_CUDNN_FP8;
+    out->cudnn_attention =
+        job->framework.attention == LH_ATTENTION_CUDNN || out->fp8_attention;
     if (job->framework.preset == LH_FRAMEWORK_TORCHTITAN)
         add_torchtitan(job, layout, out);
     out->adds_biases = m->experts && m->mlp_bias &&

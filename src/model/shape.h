@@ -65,6 +65,7 @@ typedef struct lhi_shape {
     double sequence;           /* tokens visible to attention */
     double element;            /* bytes */
     bool fp8;                  /* layers' matrix products use FP8 */
+    bool fp8_head;             /* the head's, too */
     double product_element;    /* bytes per element of a product's factors */
     double dispatch_element;   /* bytes per element sent to an expert */
     double gradient;           /* bytes per gradient element in memory */
@@ -75,7 +76,8 @@ typedef struct lhi_shape {
     /* Key and value heads as attention's kernel receives them: torchtitan
      * repeated them until 0.2, where it used FlashAttention-2 (repeat_kv()). */
     double attention_kv_heads;
-    bool cudnn_attention;  /* attention.c's rates of cuDNN */
+    bool cudnn_attention;  /* attention_work.c's rates of cuDNN */
+    bool fp8_attention;    /* in FP8; also cudnn_attention */
     double vocab;          /* per GPU */
     double vocab_padding;  /* vocabulary padding, all GPUs */
     double expert_divisor; /* GPUs over which a layer's experts are divided */

@@ -438,7 +438,11 @@ static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
 
     lhi_work_add_pointwise(&out->f, 2 * values, 1);
     lhi_work_add_pointwise(&out->d, 3 * values, 1);
-    lhi_work_add_linear(shape, out, shape->tokens, h, shape->vocab, 1);
+    if (shape->fp8_head)
+        lhi_work_add_layer_linear(shape, out, shape->tokens, h, shape->vocab,
+                                  1);
+    else
+        lhi_work_add_linear(shape, out, shape->tokens, h, shape->vocab, 1);
     if (shape->loss != LH_LOSS_FUSED) {
         lhi_eager_add_loss(shape, out);
     } else {

@@ -27,6 +27,13 @@ void lhi_work_add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
 void lhi_work_add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
                                double m, double k, double n, double matrices);
 
+/* Adds the quantisation of `elements` values from 16 bits to FP8 to a pass. It
+ * makes two copies, along rows and along columns: products require a contiguous
+ * summation dimension, and the blocks that share a scale follow it. A scale of
+ * a whole tensor needs its own pass for the maximum. */
+void lhi_work_add_quantisation(const lhi_shape *shape, double elements,
+                               lhi_work *work);
+
 /* --- attention_work.c ---------------------------------------------------- */
 
 /* Adds the work of `layer`'s attention block to the F, D and W passes: FLOPs,

@@ -40,7 +40,7 @@ static const kind kinds[] = {
     {LH_FRAMEWORK_MEGATRON,
      EXPERTS,
      true,
-     {"models with experts in FP8 under Megatron", 38, 10.2, 54.4,
+     {"models with experts in FP8 under Megatron", 38, 9.5, 54.4,
       "h100-sxm, b300, gb200, gb300", 8, 256, 4096, 4096, NULL}},
     {LH_FRAMEWORK_MEGATRON,
      HYBRID,

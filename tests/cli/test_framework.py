@@ -318,6 +318,7 @@ def features_that_megatron_lacks_are_rejected_before_the_search():
     for keys, old, new, why in (
             ("reduce: bf16", "", "", "one value for framework.gradients"),
             ("fp8: dispatch", "", "", "use framework.fp8: matmul"),
+            ("fp8: head", "", "", "has no 8-bit head"),
             ("fp8: matmul", "zero: 1", "zero: 0", "use training.zero: 1"),
             ("fp8: matmul", "recompute: none", "recompute: [layernorm]",
              "does not recompute norms and activation functions with delayed "

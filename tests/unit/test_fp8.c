@@ -274,6 +274,82 @@ static void an_efficiency_is_of_both_rates(void)
     CHECK_INT(slim.f.memory_ns, 0);
 }
 
+/* Prices a fixture's layer on GB200 with attention in 16 and in 8 bits. */
+static void price_attention(fixture *f, lh_cost *wide, lh_cost *slim)
+{
+    for (int i = 0; i < 2; i++)
+        f->sites[i].gpu = *lh_gpu_preset("gb200");
+    f->job.framework.attention = LH_ATTENTION_CUDNN;
+    price_with(f, LH_FP8_MATMUL, wide);
+    f->job.framework.attention = LH_ATTENTION_CUDNN_FP8;
+    price_with(f, LH_FP8_MATMUL, slim);
+}
+
+/* Attention with 8 + 1 + 1 heads of 128 values on a GPU: the rates of
+ * docs/theory/cost-model.md. F quantises queries, keys and values, D the
+ * output's gradient: a kernel that reads 2 bytes and writes 1 + 1. */
+static void attention_in_8_bits_has_its_own_rates(void)
+{
+    const double flops = 2 * T * 4096 * 8 * 128, slower = (8192 + 900) / 8192.0;
+    const double bytes = T * 128 * 4, peak = 2500e3;
+    const double bandwidth = 8000 * lh_cost_defaults()->memory_efficiency;
+    lh_cost wide, slim;
+    fixture f;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    price_attention(&f, &wide, &slim);
+    CHECK_NEAR((double)(slim.f.matmul_ns - wide.f.matmul_ns),
+               2 * flops * slower / (0.70 * peak) * (1 / 1.39 - 1), 5);
+    CHECK_NEAR((double)(slim.d.matmul_ns - wide.d.matmul_ns),
+               5 * flops * slower / (0.58 * peak) * (1 / 0.98 - 1), 5);
+    CHECK_NEAR((double)(slim.f.memory_ns - wide.f.memory_ns),
+               10 * bytes / bandwidth, 5);
+    CHECK_NEAR((double)(slim.d.memory_ns - wide.d.memory_ns),
+               8 * bytes / bandwidth, 5);
+    CHECK_NEAR((double)(slim.f.kernel_ns - wide.f.kernel_ns),
+               lh_cost_defaults()->kernel_ns, 2);
+}
+
+/* NVIDIA's measurements (cudnn-frontend 3929da2) of D with a window of 128, two
+ * sequences of 8,192 tokens and 128 heads of 64 values: in 16 bits 0.911 ms on
+ * GB200 and 0.862 ms on GB300, in 8 bits 7.427 and 6.648 ms, as all tokens are
+ * computed. Here are half the tokens and half the heads. */
+static void a_window_saves_no_time_backward_in_8_bits(void)
+{
+    const double longer = ((7.427 - 0.911) + (6.648 - 0.862)) / 2 * 1e6 / 4;
+    lh_cost wide, slim;
+    fixture f;
+
+    fixture_init(&f, "gpt-oss-120b");
+    price_attention(&f, &wide, &slim);
+    CHECK_NEAR((double)(slim.d.matmul_ns - wide.d.matmul_ns), longer,
+               0.1 * longer);
+    CHECK_NEAR((double)slim.f.matmul_ns, (double)wide.f.matmul_ns,
+               0.1 * (double)wide.f.matmul_ns);
+}
+
+/* The head's product is counted in 8 bits only with fp8: head. An eighth of
+ * 128,256 words takes 251 tiles of 64. */
+static void the_head_can_be_in_8_bits(void)
+{
+    const double flops = 2 * T * 8192 * 251 * 64;
+    lh_cost wide, slim;
+    fixture f;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    f.slice.head = true;
+    price_with(&f, LH_FP8_MATMUL, &wide);
+    price_with(&f, LH_FP8_HEAD, &slim);
+    CHECK_NEAR((double)(wide.f.matmul_ns - slim.f.matmul_ns),
+               flops / 1e3 * (1 / rate16() - 1 / rate8()), 5);
+    f.slice.head = false;
+    price_with(&f, LH_FP8_MATMUL, &wide);
+    price_with(&f, LH_FP8_HEAD, &slim);
+    CHECK_INT(wide.f.total_ns, slim.f.total_ns);
+}
+
 #define MOE                                                                    \
     "longhaul: job/1\nmodel: qwen3-30b-a3b\n"                                  \
     "training: {global_batch: 16, sequence: 4096}\n"                           \
@@ -314,6 +390,11 @@ static void a_rate_has_to_be_known(void)
                    "fp8: dispatch", "the FP8 rate of custom is unknown");
     expect_refusal("{preset: h100, fp8_tflops: 0}", "fp8: matmul",
                    "fp8_tflops");
+    expect_refusal("gb200", "attention: cudnn-fp8",
+                   "framework.attention: requires framework.fp8; use cudnn");
+    expect_refusal("h100", "attention: cudnn-fp8, fp8: matmul",
+                   "framework.attention: its rates are known from B200 on, not "
+                   "on h100-sxm; use cudnn");
 }
 
 static void a_rate_reads_back(void)
@@ -405,6 +486,9 @@ int main(void)
     RUN(biases_and_clamps_of_experts);
     RUN(experts_are_slower);
     RUN(an_efficiency_is_of_both_rates);
+    RUN(attention_in_8_bits_has_its_own_rates);
+    RUN(a_window_saves_no_time_backward_in_8_bits);
+    RUN(the_head_can_be_in_8_bits);
     RUN(a_rate_has_to_be_known);
     RUN(a_rate_reads_back);
     RUN(each_key_counts);

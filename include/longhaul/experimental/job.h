@@ -125,6 +125,7 @@ typedef enum lh_fp8 {
     LH_FP8_NONE,
     LH_FP8_MATMUL,   /* layers' matrix products, forward and backward */
     LH_FP8_DISPATCH, /* also tokens sent to experts */
+    LH_FP8_HEAD,     /* layers' matrix products and the head's */
 } lh_fp8;
 
 /* Attention kernels. */
@@ -134,6 +135,7 @@ typedef enum lh_attention {
                            * and computes all of them, causal or not */
     LH_ATTENTION_FLASH_2, /* fused, with the rates of FlashAttention-2 */
     LH_ATTENTION_CUDNN,   /* fused, with the rates of cuDNN's kernels */
+    LH_ATTENTION_CUDNN_FP8, /* the same, with kernels for 8-bit values */
 } lh_attention;
 
 /* Kernels of the element-wise operations of layers. */

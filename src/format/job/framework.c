@@ -7,11 +7,12 @@
 static const char *const preset_names[] = {"none", "megatron", "torchtitan",
                                            "deepspeed", NULL};
 static const char *const attention_names[] = {
-    "fused", "unfused", "flash-attention-2", "cudnn", NULL};
+    "fused", "unfused", "flash-attention-2", "cudnn", "cudnn-fp8", NULL};
 static const char *const kernel_names[] = {"fused", "eager", NULL};
 static const char *const loss_names[] = {"fused", "eager", "chunked", NULL};
 static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
-static const char *const fp8_names[] = {"none", "matmul", "dispatch", NULL};
+static const char *const fp8_names[] = {"none", "matmul", "dispatch", "head",
+                                        NULL};
 static const char *const expert_names[] = {"grouped", "fused", NULL};
 /* Indexed by lh_receives. */
 static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
@@ -280,6 +281,32 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Peak of B200, the slowest GPU on which NVIDIA published FP8 attention's
+ * rates, in 16 bits. */
+enum { FP8_ATTENTION_TFLOPS = 2250 };
+
+/* Fails with LH_EINPUT if attention is in FP8 while products are not, or on a
+ * GPU without known rates. */
+static lh_status check_fp8_attention(const lhi_read_context *r,
+                                     const lhi_node *map, const lh_framework *f,
+                                     const lh_job *job, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, "attention");
+
+    if (f->attention != LH_ATTENTION_CUDNN_FP8)
+        return LH_OK;
+    if (f->fp8 == LH_FP8_NONE)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "requires framework.fp8; use cudnn");
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (job->datacenters[i].gpu.tflops < FP8_ATTENTION_TFLOPS)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "its rates are known from B200 on, not on %s; "
+                                "use cudnn",
+                                job->datacenters[i].gpu.name);
+    return LH_OK;
+}
+
 /* Fails with LH_EINPUT if FP8 has no effect on the model, or some GPU has no
  * known FP8 rate. */
 static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
@@ -338,6 +365,7 @@ static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
     find_given_keys(map, f);
     LHI_TRY(check_gradients(r, map, f, a->job, err));
     LHI_TRY(check_fp8(r, map, f, a->job, err));
+    LHI_TRY(check_fp8_attention(r, map, f, a->job, err));
     return check_effects(r, map, f, a->job, err);
 }
 

@@ -85,6 +85,13 @@ static lh_status check_megatron_job(const lh_job *job, lh_error *err)
             LH_TARGET_MEGATRON, err,
             "has no argument for 8-bit expert dispatch; use "
             "framework.fp8: matmul");
+    if (job->framework.fp8 == LH_FP8_HEAD)
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "has no 8-bit head; use framework.fp8: matmul");
+    if (job->framework.attention == LH_ATTENTION_CUDNN_FP8)
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "has no argument for attention in 8 bits; use "
+                                "framework.attention: cudnn");
     if (job->framework.fused_experts)
         return fail_unsupported(
             LH_TARGET_MEGATRON, err,
