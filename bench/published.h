@@ -79,7 +79,8 @@ uint64_t published_hash(const char *text);
 bool published_is_in_larger_half(const uint64_t *hashes, uint32_t n,
                                  uint32_t i);
 
-/* Writes the job as text; `lifted`: with more memory than any run needs. */
+/* Writes the job as text; `lifted`: with more memory than any run needs.
+ * Without `by`, the job has no options of its program. */
 void published_job(const published *run, const fitted *by, bool lifted,
                    char text[JOB_TEXT]);
 
@@ -93,7 +94,7 @@ typedef struct prediction {
 /* Predicts time and memory by planning the run's job. Returns false after
  * printing an error. */
 bool published_predict(const published *run, const fitted *by, prediction *out);
-/* Predicts the time alone, in seconds. */
+/* Predicts the time alone, in seconds; `by` as for published_job(). */
 bool published_seconds(const published *run, const fitted *by, double *out);
 
 /* A run with its prediction. */

@@ -187,13 +187,18 @@ static void append_recompute(const published *run, writer *w)
     append(w, "]}\n");
 }
 
-/* Appends the framework. Megatron-Bridge's recipes reduce gradients as they
- * arrive, Meta in fp32 (arXiv:2407.21783, section 3.3.2). */
+/* Appends the framework; without `by` only the type of products.
+ * Megatron-Bridge's recipes reduce gradients as they arrive, Meta in fp32
+ * (arXiv:2407.21783, section 3.3.2). */
 static void append_framework(const published *run, const fitted *by, writer *w)
 {
     bool bridge = strcmp(run->release, "Meta") != 0 && !published_by_user(run);
     bool fp8 = strcmp(run->precision, "BF16") != 0;
 
+    if (!by) {
+        append(w, "framework: {fp8: %s}\n", fp8 ? "matmul" : "none");
+        return;
+    }
     append(w, "framework:\n  preset: megatron\n  attention: %s\n",
            fp8 && run->how.fp8_attention ? "cudnn-fp8" : "cudnn");
     if (bridge)
@@ -258,18 +263,33 @@ static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
 }
 
 static lh_status plan_run(const published *run, const fitted *by, bool lifted,
-                          lh_plan **plan, double *usable, lh_error *err)
+                          lh_plan **plan, lh_error *err)
 {
+    const fitted own = published_fitted();
     char text[JOB_TEXT];
     lh_job *job = NULL;
     lh_status status;
 
     published_job(run, by, lifted, text);
     status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
-    if (status == LH_OK && !lifted)
-        *usable = (double)lh_gpu_usable_bytes(&job->datacenters[0].gpu);
     if (status == LH_OK)
-        status = plan_with(job, run, by, plan, err);
+        status = plan_with(job, run, by ? by : &own, plan, err);
+    lh_job_free(job);
+    return status;
+}
+
+/* Finds the memory in bytes that plans of a run may use on its GPU. */
+static lh_status find_usable_bytes(const published *run, const fitted *by,
+                                   double *usable, lh_error *err)
+{
+    char text[JOB_TEXT];
+    lh_job *job = NULL;
+    lh_status status;
+
+    published_job(run, by, false, text);
+    status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
+    if (status == LH_OK)
+        *usable = (double)lh_gpu_usable_bytes(&job->datacenters[0].gpu);
     lh_job_free(job);
     return status;
 }
@@ -285,10 +305,8 @@ bool published_seconds(const published *run, const fitted *by, double *out)
 {
     lh_plan *plan = NULL;
     lh_error err;
-    double usable;
 
-    if (plan_run(run, by, !has_unpublished_schedule(run), &plan, &usable,
-                 &err) != LH_OK)
+    if (plan_run(run, by, !has_unpublished_schedule(run), &plan, &err) != LH_OK)
         return print_reason(run, &err);
     *out = (double)plan->best.iteration_ns / 1e9;
     lh_plan_free(plan);
@@ -301,25 +319,20 @@ bool published_seconds(const published *run, const fitted *by, double *out)
  * schedule, the memory limit applies. */
 bool published_predict(const published *run, const fitted *by, prediction *out)
 {
-    lh_plan *as_it_is = NULL, *lifted = NULL, *used;
+    lh_plan *used = NULL, *as_it_is = NULL;
     lh_error err;
-    double usable = 0;
-    lh_status status = plan_run(run, by, false, &as_it_is, &usable, &err);
 
-    *out = (prediction){.exceeds_memory = status == LH_EINFEASIBLE,
-                        .usable_bytes = usable};
-    used = has_unpublished_schedule(run) ? as_it_is : NULL;
-    if (!used && (status == LH_OK || out->exceeds_memory)) {
-        status = plan_run(run, by, true, &lifted, &usable, &err);
-        used = lifted;
-    }
-    if (status != LH_OK) {
-        lh_plan_free(as_it_is);
+    *out = (prediction){0};
+    if (find_usable_bytes(run, by, &out->usable_bytes, &err) != LH_OK ||
+        plan_run(run, by, !has_unpublished_schedule(run), &used, &err) != LH_OK)
         return print_reason(run, &err);
-    }
     out->seconds = (double)used->best.iteration_ns / 1e9;
     out->peak_bytes = (double)used->best.peak_memory_bytes;
+    lh_plan_free(used);
+    if (out->peak_bytes <= out->usable_bytes)
+        return true;
+    lh_status status = plan_run(run, by, false, &as_it_is, &err);
     lh_plan_free(as_it_is);
-    lh_plan_free(lifted);
-    return true;
+    out->exceeds_memory = status == LH_EINFEASIBLE;
+    return status == LH_OK || out->exceeds_memory || print_reason(run, &err);
 }

@@ -231,6 +231,32 @@ static bool is_rounded(double stored, double exact)
     return fabs(stored - exact) <= 0.05 + 1e-9;
 }
 
+/* Adds the errors of the held-out runs whose jobs have no options of their
+ * program. Equal jobs of several releases are planned once. */
+static bool add_plain_accuracy(const predicted *rows, uint32_t n)
+{
+    static char texts[MAX_PUBLISHED][JOB_TEXT];
+    static double seconds[MAX_PUBLISHED];
+
+    for (uint32_t i = 0; i < n; i++) {
+        const published *run = rows[i].run;
+        uint32_t k = 0;
+
+        texts[i][0] = '\0';
+        if (!run->held_out)
+            continue;
+        published_job(run, NULL, true, texts[i]);
+        while (strcmp(texts[k], texts[i]) != 0)
+            k++;
+        if (k == i && !published_seconds(run, NULL, &seconds[i]))
+            return false;
+        seconds[i] = seconds[k];
+        if (!published_add_accuracy(texts[i], seconds[i] / run->measured_s - 1))
+            return false;
+    }
+    return true;
+}
+
 /* Checks the errors that plans print against those of the held-out runs. */
 static bool check_accuracy(const predicted *rows, uint32_t n)
 {
@@ -245,6 +271,8 @@ static bool check_accuracy(const predicted *rows, uint32_t n)
         if (!published_add_accuracy(text, rows[i].error))
             return false;
     }
+    if (!add_plain_accuracy(rows, n))
+        return false;
     for (uint32_t i = 0; i < MAX_KINDS && kinds[i].of; i++) {
         const kind_errors *k = &kinds[i];
         double average = k->sum / k->n;

@@ -20,8 +20,35 @@ typedef struct kind {
 } kind;
 
 /* The held-out halves of docs/validation.md, "Published runs as jobs";
- * `validate-published` fails if they differ from its results. */
+ * `validate-published` fails if they differ from its results. The runs without
+ * options are those under Megatron, with only the type of products in the job's
+ * `framework`. */
 static const kind kinds[] = {
+    {LH_FRAMEWORK_NONE,
+     DENSE,
+     false,
+     {"dense models, without options of their programs", 12, 12.8, 31.2,
+      "a100-80g, h100-sxm", 8, 16384, 2048, 131072, NULL}},
+    {LH_FRAMEWORK_NONE,
+     DENSE,
+     true,
+     {"dense models in FP8, without options of their programs", 37, 12.5, 32.4,
+      "h100-sxm, h200, b200, gb200, gb300", 8, 2432, 2048, 8192, NULL}},
+    {LH_FRAMEWORK_NONE,
+     EXPERTS,
+     false,
+     {"models with experts, without options of their programs", 20, 19.3, 45.2,
+      "h100-sxm, h800, b300, gb200, gb300", 16, 256, 4096, 8192, NULL}},
+    {LH_FRAMEWORK_NONE,
+     EXPERTS,
+     true,
+     {"models with experts in FP8, without options of their programs", 38, 14.0,
+      48.7, "h100-sxm, b300, gb200, gb300", 8, 256, 4096, 4096, NULL}},
+    {LH_FRAMEWORK_NONE,
+     HYBRID,
+     true,
+     {"hybrid models in FP8, without options of their programs", 27, 17.4, 25.4,
+      "b200, b300, gb200, gb300", 8, 64, 8192, 8192, NULL}},
     {LH_FRAMEWORK_MEGATRON,
      DENSE,
      false,
@@ -110,9 +137,6 @@ const char *lh_explain_no_validated_runs(const lh_job *job)
         return NULL;
     if (replaces_times(job))
         return "unknown: a profile or an efficiency replaces modelled times";
-    if (job->framework.preset == LH_FRAMEWORK_NONE)
-        return "unknown: published runs are of programs, and framework.preset "
-               "is none";
     return "unknown: no published run is of this program with this kind of "
            "model and precision";
 }
