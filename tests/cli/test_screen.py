@@ -128,7 +128,7 @@ def alternatives_are_whole_rows():
     write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
                             layout="tensor: 2, data: 1, pipeline: 4, "
                                    "micro_batch: 1"))
-    for columns, rows in ((84, 3), (80, 2), (77, 1), (75, 0)):
+    for columns, rows in ((83, 3), (82, 2), (80, 1), (76, 0)):
         said = run("plan", "job.yaml", *SOON, "-o", "plan.json", "--html",
                    "plan.html", "--jitter", "latency=1,straggler=0.001x1.5",
                    "--samples", "5", env={"COLUMNS": str(columns)}).stdout
