@@ -242,8 +242,10 @@ static double fp8_rate(const published *run, const fitted *by)
 }
 
 static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
-                           lh_plan **plan, lh_error *err)
+                           bool quick, lh_plan **plan, lh_error *err)
 {
+    const lh_plan_options options = {.size = sizeof options,
+                                     .no_optimal = quick};
     const lh_datacenter *as_parsed = job->datacenters;
     lh_datacenter site = as_parsed[0]; /* the job has exactly one */
     lh_cost_constants constants = *lh_cost_defaults();
@@ -256,12 +258,14 @@ static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
     constants.expert_ns = by->expert_ms * 1e6;
     job->datacenters = &site;
     job->constants = &constants;
-    status = lh_plan_make(job, NULL, plan, err);
+    status = lh_plan_make(job, &options, plan, err);
     job->datacenters = as_parsed;
     job->constants = NULL;
     return status;
 }
 
+/* Plans a run's job. Without `by` it skips the search for optimal schedules,
+ * which takes seconds for each run whose schedule the planner chooses. */
 static lh_status plan_run(const published *run, const fitted *by, bool lifted,
                           lh_plan **plan, lh_error *err)
 {
@@ -273,7 +277,7 @@ static lh_status plan_run(const published *run, const fitted *by, bool lifted,
     published_job(run, by, lifted, text);
     status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
     if (status == LH_OK)
-        status = plan_with(job, run, by ? by : &own, plan, err);
+        status = plan_with(job, run, by ? by : &own, !by, plan, err);
     lh_job_free(job);
     return status;
 }
