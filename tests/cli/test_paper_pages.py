@@ -87,4 +87,26 @@ def the_list_of_pages_is_complete():
         check(page.name == "README.md" or f"({page.name})" in text, page.name)
 
 
+@test
+def one_command_writes_every_page():
+    script = (ROOT / "examples/papers/reproduce.sh").read_text()
+    for page in FOLDER.glob("*.md"):
+        check(page.name == "README.md"
+              or f"--write docs/papers/{page.name}" in script
+              or f"print_page {page.name} " in script, page.name)
+
+
+@test
+def pages_give_their_command():
+    for name in PAGES:
+        text = (FOLDER / f"{name}.md").read_text()
+        start = text.split("\n## ")[0]
+        check(re.search(r"^    ninja -C build (\S+)\n    build/", start, re.M)
+              and f"docs/papers/{name}.md" in start, f"{name}: no command")
+        for rows in tables(text, HEAD):
+            for where, claimed, run, paper, here, apart, kind, _ in rows:
+                check(where and claimed and run and paper and here and apart
+                      and kind in CLASSES, (name, where, claimed))
+
+
 finish()
