@@ -36,13 +36,15 @@ static bool begins_number(const char *at)
 
 /* Checks whether two texts are equal except for nearly equal numbers. */
 static bool texts_agree(const char *a, const char *a_end, const char *b,
-                        double give)
+                        page_tolerance give)
 {
     while (a < a_end && *b) {
         if (begins_number(a) && begins_number(b)) {
             char *a_next, *b_next;
+            double was = strtod(a, &a_next), is = strtod(b, &b_next);
+            bool percent = strncmp(a_next, " %", 2) == 0;
 
-            if (!is_close(strtod(a, &a_next), strtod(b, &b_next), give))
+            if (!is_close(was, is, percent ? give.percent : give.number))
                 return false;
             a = a_next;
             b = b_next;
@@ -66,8 +68,8 @@ static bool write_page(const char *path, const char *page, const char *from,
     return ok;
 }
 
-bool page_part(const char *program, const char *path, bool write, double give,
-               const char *made)
+bool page_part(const char *program, const char *path, bool write,
+               page_tolerance give, const char *made)
 {
     char marker[80];
     char *page = table_text_of(path);

@@ -6,11 +6,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Accepted absolute differences between the page and a new run, each or 2 % of
+ * the number. */
+typedef struct page_tolerance {
+    double number;  /* of numbers that are not percentages */
+    double percent; /* of numbers before " %", in points */
+} page_tolerance;
+
 /* Checks whether the page's part between two lines that begin with "<!-- " and
- * `program` equals `made`, within 2 % or `give` of each number; or writes it
- * there. Returns false after printing an error. */
-bool page_part(const char *program, const char *path, bool write, double give,
-               const char *made);
+ * `program` equals `made`, within `give` of each number; or writes it there.
+ * Returns false after printing an error. */
+bool page_part(const char *program, const char *path, bool write,
+               page_tolerance give, const char *made);
 
 /* Options passed to the part's print callback. */
 typedef struct page_options {

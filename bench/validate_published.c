@@ -447,7 +447,8 @@ static bool update_page(const published_set *set, const predicted *rows,
     ok = print_programs(set, rows, n, true, on->folder, to) &&
          check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
-        ok = page_part("validate-published", on->page, on->write, 1, made);
+        ok = page_part("validate-published", on->page, on->write,
+                       (page_tolerance){1, 1}, made);
     free(made);
     return ok;
 }
