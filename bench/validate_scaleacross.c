@@ -78,7 +78,8 @@ static score_row finding_of(const table *t, uint32_t row, double value)
                        .has_high = *table_text(t, row, "high") != '\0',
                        .low = table_number(t, row, "low"),
                        .high = table_number(t, row, "high"),
-                       .is_ratio = true};
+                       .is_ratio = true,
+                       .is_word = *table_text(t, row, "words") != '\0'};
 }
 
 /* Returns how a row's value was computed. */

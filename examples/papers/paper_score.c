@@ -17,9 +17,14 @@ static const double resolution = 0.0005;
 static const char *const names[SCORE_CLASSES] = {"informative", "trivial",
                                                  "fitted", "given", "variant"};
 
-static bool is_number(const score_row *r)
+static bool is_range(const score_row *r)
 {
     return r->has_low && r->has_high;
+}
+
+static bool is_number(const score_row *r)
+{
+    return is_range(r) && !r->is_word;
 }
 
 double score_error(const score_row *r)
@@ -31,6 +36,9 @@ bool score_agrees(const score_row *r)
 {
     if (is_number(r))
         return fabs(score_error(r)) <= tolerance;
+    if (is_range(r))
+        return r->value >= r->low - resolution &&
+               r->value <= r->high + resolution;
     return r->has_low ? r->value > r->low + resolution
                       : r->value < r->high - resolution;
 }
@@ -62,7 +70,11 @@ score_class score_add(score *s, const score_row *r, score_class as)
 
 score_row score_number(double value, double published)
 {
-    return (score_row){value, published, published, true, true, false};
+    return (score_row){.value = value,
+                       .low = published,
+                       .high = published,
+                       .has_low = true,
+                       .has_high = true};
 }
 
 const char *score_name(score_class c)
@@ -93,9 +105,9 @@ static void print_published(const score_line *l, FILE *to)
 {
     const score_row *r = &l->row;
 
-    if (is_number(r) && r->low == r->high)
+    if (is_range(r) && r->low == r->high)
         fprintf(to, " %.*f%s |", l->digits, r->low, l->unit);
-    else if (is_number(r))
+    else if (is_range(r))
         fprintf(to, " %.*f to %.*f%s |", l->digits, r->low, l->digits, r->high,
                 l->unit);
     else

@@ -20,12 +20,15 @@ typedef enum score_class {
     SCORE_CLASSES
 } score_class;
 
-/* Computed and published value. Without `has_low` or `has_high` the paper gives
- * only a direction. */
+/* Computed and published value. Without `has_low` or `has_high`, or with
+ * `is_word`, the paper gives only a direction. */
 typedef struct score_row {
     double value, low, high;
     bool has_low, has_high;
     bool is_ratio; /* 1 means no effect */
+    /* `low` and `high` were chosen for the paper's words, such as "comparable":
+     * values outside do not agree. */
+    bool is_word;
 } score_row;
 
 /* Line of a page's table: a claim of the paper beside the computed value. */

@@ -348,13 +348,22 @@ static void claim_scaling(const char *model, double share, double gain,
         "0.21 of the link was chosen for the mean share";
     score_line *l = next_claim("table VI", model, "Megatron's critical DP",
                                fitted ? from_range : own);
-    l->row = (score_row){share, 32, 38.6, true, true, false};
+    l->row = (score_row){.value = share,
+                         .low = 32,
+                         .high = 38.6,
+                         .has_low = true,
+                         .has_high = true};
     l->digits = 1;
     l->unit = " %";
     l->as = fitted ? SCORE_FITTED : SCORE_INFORMATIVE;
     l = next_claim("figure 12", model, "PipeMesh over Megatron",
                    fitted ? from_range : own);
-    l->row = (score_row){1 + gain / 100, 1.25, 1.272, true, true, true};
+    l->row = (score_row){.value = 1 + gain / 100,
+                         .low = 1.25,
+                         .high = 1.272,
+                         .has_low = true,
+                         .has_high = true,
+                         .is_ratio = true};
     l->digits = 3;
     l->as = fitted ? SCORE_VARIANT : SCORE_INFORMATIVE;
 }

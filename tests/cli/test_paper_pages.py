@@ -81,6 +81,18 @@ def agreement_on_no_effect_is_trivial():
 
 
 @test
+def ranges_for_words_have_no_tolerance():
+    """A value outside a range that was chosen for words does not agree."""
+    for name in PAGES:
+        text = (FOLDER / f"{name}.md").read_text()
+        for r in (r for rows in tables(text, HEAD) for r in rows):
+            if " to " in r[3] and "%" not in r[5]:
+                low, high = map(float, r[3].split(" to "))
+                inside = low - 1e-3 < float(r[4]) < high + 1e-3
+                check(inside == (r[5] == "as there"), r)
+
+
+@test
 def the_list_of_pages_is_complete():
     text = (FOLDER / "README.md").read_text()
     for page in FOLDER.glob("*.md"):
