@@ -95,6 +95,17 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
 double across_best_seconds(const workload *w, const topology *on,
                            const crossing *c, const char *layout);
 
+/* Result of one search. */
+typedef struct across_search {
+    double seconds;       /* of an iteration */
+    uint64_t n_simulated; /* layouts that fit the memory and were simulated */
+} across_search;
+
+/* Searches all layouts by Monte Carlo sampling with its default draws if
+ * `sampled`, else by hill climbing, without optimal schedules. */
+across_search across_search_layouts(const workload *w, const crossing *c,
+                                    bool sampled);
+
 /* Callback that receives one value for a row of
  * bench/data/scaleacross/findings.csv. */
 typedef void (*across_add_value)(void *to, const char *key, double value);
@@ -119,6 +130,9 @@ void across_print_readings(FILE *to);
 void across_print_ranges(FILE *to);
 /* Prints figure 24 at 1:16 for several batches: three searches each. */
 void across_print_batches(FILE *to);
+/* Prints the plans of Monte Carlo sampling with its default draws beside those
+ * of hill climbing, for the workloads of table 2 at 1:16. */
+void across_print_sampling(FILE *to);
 /* Computes the figures whose layouts come from a search. */
 void across_searches(across_add_value add, void *to);
 

@@ -544,23 +544,48 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
     return (double)ns / 1e9;
 }
 
-double across_best_seconds(const workload *w, const topology *on,
-                           const crossing *c, const char *layout)
+/* Plans `w` with a free layout except for `layout`. Exits with a message on
+ * error. */
+static lh_plan *search_layouts(const workload *w, const topology *on,
+                               const crossing *c, const char *layout,
+                               lh_partition_search partition)
 {
     crossing open = *c;
-    lh_plan_options options = {.size = sizeof options, .no_optimal = true};
+    lh_plan_options options = {
+        .size = sizeof options, .partition = partition, .no_optimal = true};
     lh_plan *plan;
     lh_job *job;
     lh_error err;
-    double seconds;
 
     open.planner_layout = true;
     open.layout = layout;
     job = read_job(w, on, &open);
     if (lh_plan_make(job, &options, &plan, &err) != LH_OK)
         fail(w->name, err.text);
-    seconds = (double)plan->best.iteration_ns / 1e9;
-    lh_plan_free(plan);
     lh_job_free(job);
+    return plan;
+}
+
+double across_best_seconds(const workload *w, const topology *on,
+                           const crossing *c, const char *layout)
+{
+    lh_plan *plan =
+        search_layouts(w, on, c, layout, LH_PARTITION_HILL_CLIMBING);
+    double seconds = (double)plan->best.iteration_ns / 1e9;
+
+    lh_plan_free(plan);
     return seconds;
+}
+
+across_search across_search_layouts(const workload *w, const crossing *c,
+                                    bool sampled)
+{
+    lh_plan *plan = search_layouts(w, NULL, c, NULL,
+                                   sampled ? LH_PARTITION_MONTE_CARLO
+                                           : LH_PARTITION_HILL_CLIMBING);
+    across_search found = {(double)plan->best.iteration_ns / 1e9,
+                           plan->n_simulated};
+
+    lh_plan_free(plan);
+    return found;
 }

@@ -4,32 +4,53 @@
  * available to Sailor's planner. */
 #include "scaleacross.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 /* Sailor's search space in section 6.3: pipelines cross buildings, one chunk
- * per stage, 1F1B. */
-static const char sailor[] =
-    "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b";
-/* On 100,000 GPUs it also lacks context parallelism. */
-static const char sailor_100k[] =
-    "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1";
+ * per stage, 1F1B, no context parallelism. The planner keeps tensor parallelism
+ * within a node unless the layout sets its degree. */
+#define SAILOR                                                                 \
+    "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1"
 
 /* The three planners' iteration times. */
 typedef struct found {
     double production, best, sailor; /* seconds */
 } found;
 
-static found find(const workload *w, const topology *on, double over,
-                  double latency_us, const char *others)
+static crossing data_out(double over, double latency_us)
 {
-    crossing c = {.outermost = DATA_OUT,
-                  .oversubscription = over,
-                  .latency_us = latency_us};
+    return (crossing){.outermost = DATA_OUT,
+                      .oversubscription = over,
+                      .latency_us = latency_us};
+}
+
+static found find(const workload *w, const topology *on, double over,
+                  double latency_us)
+{
+    const crossing c = data_out(over, latency_us);
 
     return (found){.production = across_seconds(w, on, &c, "dorapp"),
                    .best = across_best_seconds(w, on, &c, NULL),
-                   .sailor = across_best_seconds(w, on, &c, others)};
+                   .sailor = across_best_seconds(w, on, &c, SAILOR)};
+}
+
+/* Returns the seconds of Sailor's best layout with tensor parallelism over 2 to
+ * 16 whole nodes: "forces Sailor to use a high TP degree" (section 6.3). 128,
+ * the number of attention heads, is the highest degree. */
+static double find_sailor_over_nodes(const workload *w, const topology *on,
+                                     double over, double latency_us)
+{
+    static const char *const layouts[] = {
+        SAILOR ", tensor: 16", SAILOR ", tensor: 32", SAILOR ", tensor: 64",
+        SAILOR ", tensor: 128"};
+    const crossing c = data_out(over, latency_us);
+    double best = INFINITY;
+
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        best = fmin(best, across_best_seconds(w, on, &c, layouts[i]));
+    return best;
 }
 
 static void add(across_add_value how, void *to, const char *figure,
@@ -47,14 +68,25 @@ static void add_testbed(across_add_value how, void *to, const char *figure,
 {
     for (int far = 0; far < 2; far++) {
         double over = far ? 16 : least;
-        found f = find(w, NULL, over, 50, sailor);
+        const found f = find(w, NULL, over, 50);
+        const double ratio = round(over);
 
-        over = round(over);
-        add(how, to, figure, "production by best 1:", over,
+        add(how, to, figure, "production by best 1:", ratio,
             f.production / f.best);
-        add(how, to, figure, "production by sailor 1:", over,
+        add(how, to, figure, "production by sailor 1:", ratio,
             f.production / f.sailor);
-        add(how, to, figure, "sailor by best 1:", over, f.sailor / f.best);
+        add(how, to, figure, "sailor by best 1:", ratio, f.sailor / f.best);
+        if (w->expert > 1) {
+            const crossing c = data_out(over, 50);
+            const double without =
+                across_best_seconds(w, NULL, &c, SAILOR ", expert: 1");
+
+            add(how, to, figure,
+                "production by sailor without experts 1:", ratio,
+                f.production / without);
+            add(how, to, figure, "sailor without experts by best 1:", ratio,
+                without / f.best);
+        }
     }
 }
 
@@ -74,6 +106,25 @@ static void add_batches(across_add_value how, void *to)
     }
 }
 
+/* Adds figure 26 at 50 us for twice the batch, and for the added half of it
+ * alone: without the time of filling and draining the pipeline. */
+static void add_twice_the_batch(across_add_value how, void *to,
+                                const workload *w, const topology *on,
+                                double best, double over_nodes)
+{
+    const crossing c = data_out(3, 50);
+    workload twice = *w;
+    double best_twice, sailor_twice;
+
+    twice.microbatches *= 2;
+    best_twice = across_best_seconds(&twice, on, &c, NULL);
+    sailor_twice = find_sailor_over_nodes(&twice, on, 3, 50);
+    add(how, to, "26", "sailor by best twice us", 50,
+        sailor_twice / best_twice);
+    add(how, to, "26", "sailor by best further us", 50,
+        (sailor_twice - over_nodes) / (best_twice - best));
+}
+
 static void add_100k(across_add_value how, void *to)
 {
     topology whole = *across_topology("A1");
@@ -82,10 +133,17 @@ static void add_100k(across_add_value how, void *to)
     whole.zones = 1; /* links between zones play no role here */
     for (int far = 0; far < 2; far++) {
         double us = far ? 1000 : 50;
-        found f = find(&w, &whole, 3, us, sailor_100k);
+        const found f = find(&w, &whole, 3, us);
+        const double over_nodes =
+            fmin(f.sailor, find_sailor_over_nodes(&w, &whole, 3, us));
 
         add(how, to, "25", "production by best us", us, f.production / f.best);
-        add(how, to, "26", "sailor by best us", us, f.sailor / f.best);
+        add(how, to, "26", "sailor by best us", us, over_nodes / f.best);
+        add(how, to, "26", "sailor by production us", us,
+            over_nodes / f.production);
+        add(how, to, "26", "sailor in nodes by best us", us, f.sailor / f.best);
+        if (!far)
+            add_twice_the_batch(how, to, &w, &whole, f.best, over_nodes);
     }
 }
 
@@ -99,13 +157,36 @@ void across_print_batches(FILE *to)
           to);
     for (size_t i = 0; i < sizeof microbatches / sizeof *microbatches; i++) {
         const workload w = across_dense_17b(microbatches[i]);
-        found f = find(&w, NULL, 16, 50, sailor);
+        const found f = find(&w, NULL, 16, 50);
 
         fprintf(to, "| %u | %.3f | %.3f | %.3f | %.3f | %.3f |\n",
                 microbatches[i] * w.microbatch_size * w.data, f.production,
                 f.best, f.sailor, f.production / f.best, f.sailor / f.best);
     }
     fputs("| the paper, \"small\" | | | | 2.830 | 1.196 to 1.355 |\n", to);
+}
+
+void across_print_sampling(FILE *to)
+{
+    const batch_reading *batch = &across_readings_of_batch[0];
+    const workload all[] = {across_dense_17b(batch->dense),
+                            across_moe_40b(128, batch->mixture)};
+    const crossing c = data_out(16, 50);
+
+    fputs(
+        "| workload | hill climbing, s | Monte Carlo, s | longer by | layouts "
+        "that fit, simulated |\n"
+        "| --- | --- | --- | --- | --- |\n",
+        to);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const across_search climbed = across_search_layouts(&all[i], &c, false);
+        const across_search sampled = across_search_layouts(&all[i], &c, true);
+
+        fprintf(to, "| %s | %.4f | %.4f | %.1f %% | %" PRIu64 " |\n",
+                all[i].name, climbed.seconds, sampled.seconds,
+                100 * (sampled.seconds / climbed.seconds - 1),
+                sampled.n_simulated);
+    }
 }
 
 void across_searches(across_add_value how, void *to)
