@@ -372,7 +372,8 @@ static void plans_are_stable(void)
     write_differences(table + len, sizeof table - len);
     printf("%s", table);
     if (page)
-        CHECK(page_part("test_plan_stability", page, true, 0, table));
+        CHECK(page_part("test_plan_stability", page, true,
+                        (page_tolerance){0}, table));
 }
 
 static void interrupt(int number)
