@@ -137,6 +137,9 @@ typedef struct lh_plan_options {
     /* Also find the best plan that leaves this much memory of every GPU free,
      * beyond its reserve: percent of its memory, or GiB. 0: none. */
     double margin_percent, margin_gib;
+    /* Longest iteration of a plan with LH_PLAN_CHEAPEST. If no plan is found
+     * within it, the plan is slower. 0: no limit. */
+    int64_t max_iteration_ns;
 } lh_plan_options;
 
 /* Searches the best plan over everything that the job leaves open. `options`

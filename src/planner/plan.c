@@ -417,6 +417,12 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                         "lh_plan_options.seconds is out of "
                         "range: %g",
                         checked.seconds);
+    if (checked.max_iteration_ns < 0 ||
+        (checked.max_iteration_ns > 0 && checked.objective != LH_PLAN_CHEAPEST))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_plan_options.max_iteration_ns is %" PRId64
+                        "; expected 0, or more with LH_PLAN_CHEAPEST",
+                        checked.max_iteration_ns);
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
         (checked.jitter || checked.pareto_front ||
          checked.objective != LH_PLAN_FASTEST))

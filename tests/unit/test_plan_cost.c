@@ -4,7 +4,9 @@
 #include "plans.h"
 
 #include "planner/elastic/layout_search.h"
+#include "planner/layout/choice.h"
 #include "planner/search/cost.h"
+#include "planner/search/objective.h"
 
 #include <longhaul/experimental/elastic.h>
 #include <longhaul/experimental/plan.h>
@@ -221,6 +223,50 @@ static void costs_round_trip(void)
     lh_job_free(job);
 }
 
+/* The lower bounds on the cost of a placed layout, with and without its ZeRO
+ * stage, are at most the cost of every plan on the Pareto front; they include
+ * traffic between datacenters. */
+static void cost_bounds_of_placed_layouts_hold(void)
+{
+    lh_job *job = job_with(
+        JOB_SMALL, "  datacenters:\n"
+                   "   - {name: west, nodes: 4, usd_per_gpu_hour: 3}\n"
+                   "   - {name: east, nodes: 4, usd_per_gpu_hour: 2}\n"
+                   "  links: [{between: [west, east], latency_ms: 1, gbps: 80, "
+                   "usd_per_gb: 0.5}]\n"
+                   "training: {global_batch: 16, sequence: 1024}\n"
+                   "layout: {tensor: 1, context: 1}\n");
+    const lh_plan_options o = {.size = sizeof o,
+                               .quick = true,
+                               .pareto_front = true,
+                               .pareto_max_slowdown = 1000,
+                               .objective = LH_PLAN_CHEAPEST,
+                               .threads = 1};
+    lhi_cost_objective goal;
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    uint32_t n_traffic = 0;
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    CHECK_OK(lhi_cost_objective_init(plan->job, &o, NULL, &goal, &err), err);
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        const lh_choice *c = &plan->pareto_front[i];
+        const lhi_config config = lhi_config_from_choice(c);
+        const lhi_lower_bound floor = {.ns = c->iteration_ns};
+        const double gpus = c->cost->usd - c->cost->between_usd;
+        for (lhi_level level = LHI_LEVEL_PLACED; level <= LHI_LEVEL_COMPLETE;
+             level++) {
+            const double usd =
+                lhi_cost_objective_bound(&goal, level, &config, &floor);
+            CHECK_MSG(usd <= c->cost->usd, "%u: %g above %g", level, usd,
+                      c->cost->usd);
+            n_traffic += level == LHI_LEVEL_PLACED && usd > 1.01 * gpus;
+        }
+    }
+    CHECK(n_traffic > 0);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(stages_cross);
@@ -229,5 +275,6 @@ int main(void)
     RUN(prices_are_replaced);
     RUN(elastic_plans_cost);
     RUN(costs_round_trip);
+    RUN(cost_bounds_of_placed_layouts_hold);
     return test_summary();
 }

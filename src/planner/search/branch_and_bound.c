@@ -344,12 +344,14 @@ static int64_t compute_open_bound(const lhi_branch_and_bound *b)
     return b->open.count ? lhi_min_int64(ns, b->open.items[0].time_ns) : ns;
 }
 
-/* Checks whether the search has no incumbent (best plan so far) yet, or one
- * above FAR_FACTOR times the lower bound, which prunes little. */
+/* Checks whether the search has no incumbent (best plan so far) within the time
+ * limit yet, or one above FAR_FACTOR times the lower bound, which prunes
+ * little. */
 static bool is_far(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
-    if (s->best_ns == INT64_MAX)
+    if (s->best_ns == INT64_MAX ||
+        lhi_objective_is_late(&s->options, s->best_ns))
         return true;
     return !s->objective && !s->options.quick &&
            lhi_search_limits_are_reached(&b->limits, b->work, 1,

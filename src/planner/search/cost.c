@@ -124,20 +124,44 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
+/* Checks whether all stages have their replicas in the same datacenters, so
+ * that every layer partition sends the same data- and expert-parallel traffic
+ * between them; answer in *equal. */
+static lh_status compare_stages(const lh_job *job, const lh_layout *layout,
+                                lhi_arena *mem, bool *equal, lh_error *err)
+{
+    lhi_layout_placement places;
+    LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
+    const lhi_stage_placement *first = &places.stages[0];
+    *equal = true;
+    for (uint32_t s = 1; s < layout->pipeline && *equal; s++) {
+        const lhi_stage_placement *stage = &places.stages[s];
+        *equal = stage->n_sites == first->n_sites;
+        for (uint32_t i = 0; i < first->n_sites && *equal; i++)
+            *equal = stage->sites[i].datacenter == first->sites[i].datacenter &&
+                     stage->sites[i].replicas == first->sites[i].replicas;
+    }
+    return LH_OK;
+}
+
 /* Computes a layout's price, into *out: GPUs per hour and traffic per
- * iteration. `scale` is 1, or 0 to leave out data and expert parallelism
- * traffic. */
+ * iteration. Without its `partition` of layers, leaves out data and expert
+ * parallelism traffic that depends on it. */
 static lh_status compute_price(const lh_job *job, const lhi_config *config,
-                               double scale, lhi_layout_price *out,
+                               bool partition, lhi_layout_price *out,
                                lh_error *err)
 {
     lhi_arena *scratch = lhi_arena_make(0);
+    const bool remote = job->n_datacenters > 1;
+    bool whole = true;
     if (!scratch)
         return lhi_fail_nomem(err);
     *out = (lhi_layout_price){0};
     lh_status status = price_gpus(job, &config->layout, scratch, out, err);
-    if (status == LH_OK && job->n_datacenters > 1)
-        status = price_bytes(job, config, scale, scratch, out, err);
+    if (status == LH_OK && remote && !partition)
+        status = compare_stages(job, &config->layout, scratch, &whole, err);
+    if (status == LH_OK && remote)
+        status = price_bytes(job, config, whole ? 1 : 0, scratch, out, err);
     lhi_arena_free(scratch);
     return status;
 }
@@ -145,14 +169,14 @@ static lh_status compute_price(const lh_job *job, const lhi_config *config,
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err)
 {
-    return compute_price(job, config, 1, out, err);
+    return compute_price(job, config, true, out, err);
 }
 
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
-                                    bool whole, lhi_layout_price *out,
+                                    bool partition, lhi_layout_price *out,
                                     lh_error *err)
 {
-    return compute_price(job, config, whole ? 1 : 0, out, err);
+    return compute_price(job, config, partition, out, err);
 }
 
 double lhi_pricing_iteration_usd(const lhi_layout_price *price,

@@ -34,10 +34,11 @@ lh_status lhi_pricing_count_nodes(const lh_job *job, const lh_layout *layout,
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err);
 /* Computes a lower bound on the price of layouts with at least as many chunks
- * as `config`. `whole`: includes data and expert parallelism traffic, which is
- * omitted otherwise. */
+ * as `config`. `partition`: `config` has the layouts' layer partition;
+ * otherwise data and expert parallelism traffic only counts if it is the same
+ * for every partition. */
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
-                                    bool whole, lhi_layout_price *out,
+                                    bool partition, lhi_layout_price *out,
                                     lh_error *err);
 /* Returns an iteration's cost in USD: GPUs for its duration, and traffic
  * between datacenters. */

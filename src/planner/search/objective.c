@@ -5,6 +5,8 @@
 #include "base/integer_math.h"
 #include "base/sort.h"
 
+#include "format/job/job_values.h"
+#include "model/shape.h"
 #include "planner/search/cost.h"
 
 #include <math.h>
@@ -14,6 +16,9 @@
 /* Nanoseconds per hour. */
 #define HOUR_NS 3.6e12
 #define HURDLE 0.02
+/* Objective value from which plans are beyond the limit: the bits of infinity,
+ * above those of every cost. */
+#define FIRST_LATE INT64_C(0x7ff0000000000000)
 
 /* Converts a cost in USD to an integer with the same order: the bits of a
  * non-negative IEEE 754 number. */
@@ -26,6 +31,13 @@ static int64_t convert_to_ordered_integer(double usd)
     return bits;
 }
 
+bool lhi_objective_is_late(const lh_plan_options *options, int64_t iteration_ns)
+{
+    return options->objective == LH_PLAN_CHEAPEST &&
+           options->max_iteration_ns > 0 &&
+           iteration_ns > options->max_iteration_ns;
+}
+
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns)
 {
@@ -34,6 +46,9 @@ int64_t lhi_objective_value_at(const lh_plan_options *options,
         return iteration_ns;
     if (!c)
         return INT64_MAX;
+    if (lhi_objective_is_late(options, iteration_ns)) /* beyond all costs */
+        return FIRST_LATE +
+               lhi_min_int64(iteration_ns, INT64_MAX - FIRST_LATE - 1);
     return convert_to_ordered_integer(
         c->usd_per_hour * ((double)iteration_ns / HOUR_NS) + c->between_usd);
 }
@@ -109,10 +124,19 @@ static int compare_costs(const void *a, const void *b)
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
                       uint32_t n)
 {
-    if (n)
-        lhi_sort(list, n, sizeof *list,
-                 options->objective == LH_PLAN_CHEAPEST ? compare_costs
-                                                        : compare_times);
+    if (n && (options->objective != LH_PLAN_CHEAPEST ||
+              options->max_iteration_ns > 0))
+        lhi_sort(list, n, sizeof *list, compare_times);
+    if (!n || options->objective != LH_PLAN_CHEAPEST)
+        return;
+    uint32_t in_time = 0; /* those beyond the limit stay in order of time */
+    while (in_time < n && list[in_time].status == LH_CHOICE_OK &&
+           !lhi_objective_is_late(options, list[in_time].iteration_ns))
+        in_time++;
+    if (!(options->max_iteration_ns > 0))
+        in_time = n;
+    if (in_time)
+        lhi_sort(list, in_time, sizeof *list, compare_costs);
 }
 
 /* --- bounds --------------------------------------------------------------- */
@@ -134,30 +158,46 @@ static double compute_gpu_cost_bound(const lhi_cost_objective *g,
     return (double)gpus * (double)floor->ns * g->usd_per_ns;
 }
 
+/* Decides values of a placed configuration that are open on `level`, so that
+ * its traffic is the least: one chunk per device, because more chunks send more
+ * messages; ZeRO 1, because every other stage and every elastic plan sends at
+ * least one gather and one reduction, or two reductions as hybrid shards. */
+static void choose_least_traffic(const lhi_cost_objective *g, lhi_level level,
+                                 lhi_config *config)
+{
+    config->layout.chunks_per_device = 1;
+    config->placement = LH_PLACEMENT_UD;
+    config->layers = NULL;
+    if (level >= LHI_LEVEL_STATE)
+        return;
+    config->zero_given = true;
+    config->zero = 1;
+    config->layout.sharding =
+        g->gathers_are_less ? LH_SHARDING_FULL : LH_SHARDING_HYBRID;
+}
+
 double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor)
 {
     lhi_layout_price price;
     lhi_config least = *config;
+    const bool complete = level >= LHI_LEVEL_COMPLETE;
     if (!(g->usd_per_ns > 0))
         return 0;
     if (level < LHI_LEVEL_PLACED)
         return compute_gpu_cost_bound(g, level, config, floor);
-    if (level < LHI_LEVEL_COMPLETE) {
-        /* More chunks send more messages. */
-        least.layout.chunks_per_device = 1;
-        least.placement = LH_PLACEMENT_UD;
-        least.layers = NULL;
-    }
-    lh_status status = lhi_pricing_compute_bound(
-        g->job, &least, level >= LHI_LEVEL_COMPLETE, &price, NULL);
+    if (!complete)
+        choose_least_traffic(g, level, &least);
+    lh_status status =
+        lhi_pricing_compute_bound(g->job, &least, complete, &price, NULL);
     if (status == LH_ENOMEM)
         g->no_memory = true;
     if (status != LH_OK)
         return compute_gpu_cost_bound(g, level, config, floor);
     /* Keeps rounding below the exact bound. */
-    return lhi_pricing_iteration_usd(&price, (double)floor->ns) * (1 - 1e-12);
+    return lhi_pricing_iteration_usd(&price, (double)floor->ns) *
+           (complete ? 1 - 1e-12 : 1 - 1e-9);
 }
 
 /* Returns a penalty, as a share of the cost, by which layouts with many passes
@@ -200,6 +240,8 @@ static bool is_plan_useless(void *context, int64_t least, lhi_level level,
 {
     lhi_cost_objective *g = context;
     (void)least;
+    if (g->max_ns > 0 && floor->ns > g->max_ns)
+        return true;
     if (!g->front)
         return lhi_cost_objective_bound(g, level, config, floor) >= g->best_usd;
     bool memory = g->even_memory || floor->memory_bytes == INT64_MAX;
@@ -214,8 +256,9 @@ static bool is_plan_useless(void *context, int64_t least, lhi_level level,
 static int64_t get_value(void *context, const lhi_candidate *c)
 {
     const lhi_cost_objective *g = context;
-    lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
-                                                    : LH_PLAN_FASTEST};
+    lh_plan_options options = {.objective =
+                                   g->cost ? LH_PLAN_CHEAPEST : LH_PLAN_FASTEST,
+                               .max_iteration_ns = g->max_ns};
     return lhi_objective_value(&options, &c->choice);
 }
 
@@ -226,9 +269,15 @@ static lh_status update_cheapest(void *context, const lhi_candidate *c,
 {
     lhi_cost_objective *g = context;
     (void)err;
-    if (c->choice.cost)
-        g->best_usd = fmin(g->best_usd, c->choice.cost->usd);
+    lhi_cost_objective_add(g, &c->choice);
     return LH_OK;
+}
+
+void lhi_cost_objective_add(lhi_cost_objective *goal, const lh_choice *choice)
+{
+    if (choice->cost &&
+        !(goal->max_ns > 0 && choice->iteration_ns > goal->max_ns))
+        goal->best_usd = fmin(goal->best_usd, choice->cost->usd);
 }
 
 /* Lowers the least cost bound of unexplored layouts to that of the layouts with
@@ -272,6 +321,8 @@ static int64_t find_useless_ns(void *context, lhi_level level,
                                  find_cost_time(here.usd, fixed, each)));
     }
     least *= 1 + 1e-9;
+    if (g->max_ns > 0)
+        least = fmin(least, (double)g->max_ns);
     return least > 0 && least < 0x1p60 ? (int64_t)least + 1 : 0;
 }
 
@@ -286,6 +337,10 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                             .best_usd = INFINITY,
                             .unexplored_usd = INFINITY,
                             .front = front,
+                            .max_ns =
+                                front || options->objective != LH_PLAN_CHEAPEST
+                                    ? 0
+                                    : options->max_iteration_ns,
                             .objective = {.context = out,
                                           .bound = bound_cost,
                                           .is_useless = is_plan_useless,
@@ -294,6 +349,10 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                                           .add_unexplored = update_unexplored,
                                           .useless_ns = find_useless_ns}};
     double least = INFINITY;
+    lh_cost_options costs = {.size = sizeof costs, .estimate_missing = true};
+    LHI_TRY(lhi_complete_cost_options(job, &costs, &costs, err));
+    g.gathers_are_less = lhi_precision_bytes(job->training.precision) <=
+                         costs.gradient_wire_bytes;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         least = fmin(least, job->datacenters[i].usd_per_gpu_hour);
         g.even_memory =

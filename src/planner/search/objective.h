@@ -6,9 +6,13 @@
 #include "planner/search/candidate.h"
 #include "planner/search/pareto_front.h"
 
+/* Checks whether an iteration time exceeds the limit for the cheapest plan. */
+bool lhi_objective_is_late(const lh_plan_options *options,
+                           int64_t iteration_ns);
 /* Returns a plan candidate's objective value: its time in ns, or an integer
- * ordered like its cost. Less is better; comparable within one search.
- * INT64_MAX: unknown. */
+ * ordered like its cost. Candidates beyond the limit for the cheapest plan come
+ * after all others, ordered by time. Less is better; comparable within one
+ * search. INT64_MAX: unknown. */
 int64_t lhi_objective_value(const lh_plan_options *options,
                             const lh_choice *choice);
 /* Returns a plan candidate's objective value if its iteration took
@@ -38,8 +42,10 @@ typedef struct lhi_cost_objective {
     const lh_job *job;
     bool cost;             /* the cheapest is best, else the fastest */
     bool even_memory;      /* equal GPU memory: memory bounds count */
+    bool gathers_are_less; /* than reductions, in bytes per parameter */
     double usd_per_ns;     /* cheapest GPU; 0: no prices */
-    double best_usd;       /* cheapest found */
+    int64_t max_ns;        /* longest iteration of the cheapest; 0: no limit */
+    double best_usd;       /* cheapest found within max_ns */
     double unexplored_usd; /* least cost of unexplored layouts */
     atomic_bool no_memory; /* a bound failed for lack of memory: fail the
                             * search */
@@ -55,6 +61,10 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_pareto_front *front,
                                   lhi_cost_objective *out, lh_error *err);
+
+/* Lowers the cheapest cost found to that of a feasible plan candidate, if the
+ * candidate is within the time limit and cheaper. */
+void lhi_cost_objective_add(lhi_cost_objective *goal, const lh_choice *choice);
 
 /* Returns a lower bound on an iteration's cost in USD, over all plans with the
  * values that `config` has decided on `level` (depth in the search tree).

@@ -114,8 +114,7 @@ static lh_status run_branch_and_bound(lhi_layout_search *s,
         s->options = whole;
         share_work(&s->options, false);
     }
-    if (first.choice.cost)
-        goal->best_usd = first.choice.cost->usd;
+    lhi_cost_objective_add(goal, &first.choice);
     s->objective = &goal->objective;
     lh_status status = lhi_layout_search_branch_and_bound(s, err);
     s->objective = NULL;
@@ -134,8 +133,8 @@ static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 {
     const lhi_candidate *best = lhi_layout_search_find_best(s);
     s->objective = goal ? &goal->objective : NULL;
-    if (goal && best && best->choice.cost && !lhi_elastic_is_required(s->job))
-        goal->best_usd = best->choice.cost->usd;
+    if (goal && best && !lhi_elastic_is_required(s->job))
+        lhi_cost_objective_add(goal, &best->choice);
 }
 
 /* Runs all search steps with the options in `like`, a search not yet started:
@@ -172,7 +171,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     s.objective = NULL;
     if (goal && status == LH_OK && goal->no_memory)
         status = lhi_fail_nomem(err);
-    if (goal)
+    if (goal && (goal->best_usd < INFINITY || !goal->max_ns))
         s.proven_usd = fmin(goal->unexplored_usd, goal->best_usd);
     if (status == LH_OK)
         status = lhi_layout_search_fill_plan(&s, plan, err);
