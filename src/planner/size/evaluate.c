@@ -7,7 +7,6 @@
 #include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/search/cost.h"
-#include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
 #include "planner/search/unequal_bound.h"
 
@@ -18,18 +17,15 @@
 /* Effort of a quick plan, in units of lh_plan_options.layout_effort: a plan of
  * Llama 3 70B on 64 to 512 GPUs is then within 5 % of the full search's. */
 enum { QUICK_EFFORT = 4000000 };
-/* The same for the sizes that are reported, which also get elastic plans. */
-enum { FULL_EFFORT = 1000000 };
+/* The same for the sizes that are reported, which also get elastic plans. Just
+ * below the effort whose local search lists an alternative for each value of a
+ * dimension: that takes several times as long, and sizes list none. */
+enum { FULL_EFFORT = LHI_MIN_SEARCH_WORK - 1 };
 static const uint64_t EFFORTS[] = {
-    [LHI_SIZE_QUICK] = QUICK_EFFORT,
+    [LHI_SIZE_QUICK] = FULL_EFFORT, /* if the search is not quick */
     [LHI_SIZE_FULL] = FULL_EFFORT,
     [LHI_SIZE_DEEP] = 0 /* the default of a plan */
 };
-/* Growth of the effort if a plan is far from its bound. */
-enum { EFFORT_GROWTH = 4 };
-/* Share by which a plan may exceed its lower bound without a deeper search.
- * Searches that ended too early had plans of 20 times the bound. */
-static const double FAR_FROM_BOUND = 3;
 
 /* --- job of a size -------------------------------------------------------- */
 
@@ -317,50 +313,59 @@ static void move_fastest_first(lhi_planned_size *size)
         }
 }
 
-/* Checks whether a fastest plan is far from the lower bound because its search
- * ended early; then raises the effort in the options for another search. */
-static bool search_deeper(lh_plan_options *o, const lh_plan *plan)
+/* One search for plans of a size. */
+typedef struct plan_search {
+    lh_plan_objective objective;
+    int64_t max_ns;        /* longest iteration; 0: no limit */
+    bool quick;            /* an even partition and fast methods only */
+    const lh_layout *like; /* layout whose degrees it fixes; NULL: none */
+    bool like_micro_batch; /* also fixes its microbatch size */
+} plan_search;
+
+/* Fixes in the job the tensor, context and expert degrees of the search's
+ * layout and, if requested, its microbatch size. */
+static void fix_degrees(const plan_search *search, lh_job *job)
 {
-    const lh_plan_options usual = {.size = sizeof usual};
-    const uint64_t most = lhi_compute_layout_work(&usual);
-    if (o->objective != LH_PLAN_FASTEST || !plan->n_unexplored ||
-        lhi_compute_layout_work(o) >= most ||
-        lhi_compute_bound_gap(o, plan) <= FAR_FROM_BOUND)
-        return false;
-    o->layout_effort = most / EFFORT_GROWTH < o->layout_effort
-                           ? most
-                           : EFFORT_GROWTH * o->layout_effort;
-    return true;
+    const lh_layout *like = search->like;
+    if (!like)
+        return;
+    job->layout.tensor = like->tensor;
+    job->layout.context = like->context;
+    job->layout.expert = like->expert;
+    if (search->like_micro_batch)
+        job->layout.micro_batch = like->micro_batch;
 }
 
-/* Plans a size's job for one objective (fastest or cheapest), and appends its
- * best plans to the size's list; none if no layout works. */
-static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
-                                lh_plan_objective objective,
-                                lhi_planned_size *size, lh_error *err)
+/* Runs one search on a size's job, and appends its best plans to the size's
+ * list; none if no layout works. A search over all layouts also raises the
+ * size's lower bound. */
+static lh_status run_search(lhi_size_search *s, const lh_job *job,
+                            const plan_search *search, lhi_planned_size *size,
+                            lh_error *err)
 {
     const uint32_t most = LHI_SIZE_CHOICES;
     lh_plan *plan = NULL;
+    lh_job fixed = *job;
     lh_error why = {0};
     lh_plan_options o = {.size = sizeof o,
                          .top = most,
-                         .objective = objective,
+                         .objective = search->objective,
                          .threads = s->options.threads,
                          .no_optimal = true,
-                         .partition = LH_PARTITION_EVEN,
-                         .quick = size->depth == LHI_SIZE_QUICK ||
-                                  objective == LH_PLAN_CHEAPEST,
-                         .layout_effort = EFFORTS[size->depth]};
-    lh_status status;
-    do {
-        lh_plan_free(plan);
-        plan = NULL;
-        status = lh_plan_make(job, &o, &plan, &why);
-    } while (status == LH_OK && search_deeper(&o, plan));
+                         .partition = search->quick || !search->like
+                                          ? LH_PARTITION_EVEN
+                                          : LH_PARTITION_HILL_CLIMBING,
+                         .quick = search->quick,
+                         .layout_effort = search->quick ? QUICK_EFFORT
+                                                        : EFFORTS[size->depth],
+                         .max_iteration_ns = search->max_ns};
+    fix_degrees(search, &fixed);
+    lh_status status = lh_plan_make(&fixed, &o, &plan, &why);
     if (status == LH_OK)
         status = keep_plan(s, size, plan, most, &why);
     /* the bound holds only for the plan's number of slices */
-    if (status == LH_OK && job->layout.slices != LHI_SLICES_AUTO)
+    if (status == LH_OK && !search->like &&
+        job->layout.slices != LHI_SLICES_AUTO)
         status = keep_bound(size, plan, &o, &why);
     if (status != LH_OK && status != LH_EINFEASIBLE && err)
         *err = why;
@@ -368,22 +373,114 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
     return status == LH_EINFEASIBLE ? LH_OK : status;
 }
 
+/* Returns the layout with the highest efficiency (work bound relative to its
+ * iteration) of all planned sizes: its degrees usually suit other sizes. NULL:
+ * none is planned, or tensor degrees differ per datacenter. */
+static const lh_layout *find_known_layout(const lhi_size_search *s)
+{
+    const lh_layout *best = NULL;
+    double most = 0;
+    if (s->job->layout.tensor_per_site)
+        return NULL;
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        const lhi_planned_size *size = s->planned[i];
+        const double efficiency =
+            size->n_plans ? lhi_size_work_bound_s(s, size->nodes) * 1e9 /
+                                (double)size->plans[0].iteration_ns
+                          : 0;
+        if (efficiency > most) {
+            most = efficiency;
+            best = &size->plans[0].layout;
+        }
+    }
+    return best;
+}
+
+/* Computes the longest iteration with which a size meets the deadline with all
+ * its nodes, into *max_ns; 0: no deadline, or no plan of the size meets it. */
+static lh_status limit_iteration(const lhi_size_search *s,
+                                 const lhi_planned_size *size, int64_t *max_ns,
+                                 lh_error *err)
+{
+    lh_goodput goodput;
+    *max_ns = 0;
+    if (!(s->options.deadline_s > 0) || !size->n_plans)
+        return LH_OK;
+    LHI_TRY(
+        lh_goodput_compute(s->job, size->nodes, &s->failures, &goodput, err));
+    const double ns = lhi_size_longest_s(s) * goodput.fraction * 1e9;
+    if ((double)size->plans[0].iteration_ns <= ns)
+        *max_ns = (int64_t)fmin(ns, 0x1p62);
+    return LH_OK;
+}
+
+/* Searches the fastest plans of a size's job. A quick search first tries the
+ * degrees that are best on other sizes, and all layouts only if it then misses
+ * the deadline, or has none. If no other size is planned, the search is longer:
+ * other sizes use its degrees. *max_ns as of limit_iteration(). */
+static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
+                              lhi_planned_size *size, int64_t *max_ns,
+                              lh_error *err)
+{
+    const bool quick = size->depth == LHI_SIZE_QUICK;
+    plan_search search = {.objective = LH_PLAN_FASTEST,
+                          .quick = quick,
+                          .like = quick ? find_known_layout(s) : NULL,
+                          .like_micro_batch = true};
+    if (search.like) {
+        LHI_TRY(run_search(s, job, &search, size, err));
+        move_fastest_first(size);
+        LHI_TRY(limit_iteration(s, size, max_ns, err));
+        if (*max_ns > 0)
+            return LH_OK;
+    }
+    search.quick = quick && search.like;
+    search.like = NULL;
+    LHI_TRY(run_search(s, job, &search, size, err));
+    move_fastest_first(size);
+    return limit_iteration(s, size, max_ns, err);
+}
+
+/* Searches the cheapest plans of a size's job that meet the deadline: with the
+ * degrees of the size's fastest plan, and over all layouts if the search is not
+ * quick or there is no deadline. */
+static lh_status plan_cheapest(lhi_size_search *s, const lh_job *job,
+                               lhi_planned_size *size, int64_t max_ns,
+                               lh_error *err)
+{
+    const bool quick = size->depth == LHI_SIZE_QUICK;
+    const lh_layout fastest = size->plans[0].layout;
+    plan_search search = {
+        .objective = LH_PLAN_CHEAPEST, .max_ns = max_ns, .quick = true};
+    if (!quick || max_ns == 0)
+        LHI_TRY(run_search(s, job, &search, size, err));
+    search.quick = quick;
+    search.like = &fastest;
+    search.like_micro_batch = quick;
+    if (s->job->layout.tensor_per_site)
+        return LH_OK;
+    return run_search(s, job, &search, size, err);
+}
+
 /* Plans a size for the least time and, if traffic has a price, for the least
- * cost. Appends no plan if the job's fixed degrees need
+ * cost within the deadline. Appends no plan if the job's fixed degrees need
  * more GPUs. */
 static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
                            lh_error *err)
 {
     lh_job *job = NULL;
     uint64_t gpus = 0;
+    int64_t max_ns = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         gpus += (uint64_t)size->nodes[i] * s->job->datacenters[i].gpus_per_node;
     if (!lhi_layout_fits_gpus(&s->job->layout, gpus))
         return LH_OK;
     LHI_TRY(lh_size_job(s->job, size->nodes, &job, err));
-    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, size, err);
-    if (status == LH_OK && s->priced && has_priced_links(job))
-        status = plan_objective(s, job, LH_PLAN_CHEAPEST, size, err);
+    lh_status status = plan_fastest(s, job, size, &max_ns, err);
+    const bool late = s->options.deadline_s > 0 && max_ns == 0;
+    if (status == LH_OK && s->priced && has_priced_links(job) &&
+        size->n_plans && !late)
+        status = plan_cheapest(s, job, size, max_ns, err);
     move_fastest_first(size);
     lh_job_free(job);
     s->n_plans_made++;

@@ -7,9 +7,9 @@
 
 #include "base/arena.h"
 
-/* Plans kept per size: the best for time and for cost, of a quick search and
- * of a full one. */
-enum { LHI_SIZE_CHOICES = 5, LHI_SIZE_PLANS = 4 * LHI_SIZE_CHOICES };
+/* Plans kept per size: the best for time and for cost, of all layouts and of
+ * those with known degrees, of a quick search and of a full one. */
+enum { LHI_SIZE_CHOICES = 5, LHI_SIZE_PLANS = 8 * LHI_SIZE_CHOICES };
 
 #define LHI_HOUR_S 3600.0 /* seconds in an hour */
 
@@ -22,8 +22,9 @@ typedef struct lhi_sized_plan {
     double between_usd; /* traffic per iteration */
 } lhi_sized_plan;
 
-/* How deeply a size is planned: by a quick search, by a longer one, or by one
- * with the default effort of a plan. */
+/* How deeply a size is planned: by a quick search, first over the degrees that
+ * are best on other sizes; by a longer one; or by one with the default effort of
+ * a plan. */
 typedef enum lhi_size_depth {
     LHI_SIZE_QUICK,
     LHI_SIZE_FULL,
