@@ -154,6 +154,8 @@ def size(
     """
     if deadline_s is None and budget_usd is None:
         raise _errors.InvalidError("deadline_s or budget_usd is required")
+    if lose is not None and lose < 1:
+        raise _errors.InvalidError(f"lose is {lose}; expected 1 node or more")
     made = job_of(job)
     search = Search("sizes", progress)
     failures = options(

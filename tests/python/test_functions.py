@@ -295,6 +295,11 @@ cluster:
     found = longhaul.size(path, tokens=1e9, deadline_s=36000)
     check(isinstance(found.fewest, longhaul.Size) and found.fewest.gpus == 1 and
           found.fastest is None, f"{found}")
+    try:
+        longhaul.size(path, tokens=1e9, deadline_s=36000, lose=0)
+        check(False, "lose=0 is accepted")
+    except longhaul.InvalidError as error:
+        check("lose is 0" in str(error), f"{error}")
 
 
 @test
