@@ -84,6 +84,8 @@ static void search_equals_brute_force(void)
     lh_plan *plan = plan_it(job_of("{tensor: per-datacenter, " FIXED "}"));
     const lh_layout *l = &plan->best.layout;
     CHECK(best < uniform->best.iteration_ns);
+    CHECK(strstr(plan->best.why, "faster than with one degree") != NULL);
+    CHECK(!strstr(uniform->best.why, "per datacenter"));
     CHECK(plan->best.iteration_ns <= best + best / 500);
     CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
     CHECK(l->site_tensors != NULL);
@@ -153,6 +155,26 @@ static void stages_are_those_of_their_degree(void)
     lh_pipeline_free(one);
     lh_pipeline_free(both);
     lh_job_free(job);
+}
+
+/* Layers of 64 values gain nothing from several GPUs: the plan has one degree,
+ * and states that others were tried. */
+static void a_search_without_gain_is_stated(void)
+{
+    lh_plan *plan = plan_it(
+        job_with(JOB_TWO_SITES,
+                 "  datacenters:\n"
+                 "   - {name: west, nodes: 1, gpus_per_node: 2}\n"
+                 "   - {name: east, nodes: 2, gpus_per_node: 1}\n"
+                 "  links: [{between: [west, east], latency_ms: 0.1, gbps: "
+                 "400}]\n"
+                 "model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: "
+                 "256}\n"
+                 "training: {global_batch: 8, sequence: 32, zero: 1}\n"
+                 "layout: {tensor: per-datacenter, " FIXED "}\n"));
+    CHECK(!plan->best.layout.site_tensors);
+    CHECK(strstr(plan->best.why, "tried, not faster than one degree") != NULL);
+    lh_plan_free(plan);
 }
 
 /* Equal degrees in every datacenter are the layout's tensor. */
@@ -252,6 +274,7 @@ int main(void)
     RUN(the_request_is_refused_where_it_has_no_effect);
     RUN(stages_are_those_of_their_degree);
     RUN(search_equals_brute_force);
+    RUN(a_search_without_gain_is_stated);
     RUN(equal_degrees_are_no_special_case);
     RUN(exchanged_degrees_are_refused);
     return test_summary();
