@@ -414,18 +414,19 @@ static lh_status limit_iteration(const lhi_size_search *s,
     return LH_OK;
 }
 
-/* Searches the fastest plans of a size's job. A quick search first tries the
- * degrees that are best on other sizes, and all layouts only if it then misses
- * the deadline, or has none. If no other size is planned, the search is longer:
- * other sizes use its degrees. *max_ns as of limit_iteration(). */
+/* Searches the fastest plans of a size's job. With a deadline a quick search
+ * first tries the degrees that are best on other sizes, and all layouts only if
+ * it then misses the deadline. If no other size is planned, the search is
+ * longer: other sizes use its degrees. *max_ns as of limit_iteration(). */
 static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
                               lhi_planned_size *size, int64_t *max_ns,
                               lh_error *err)
 {
     const bool quick = size->depth == LHI_SIZE_QUICK;
+    const bool known = quick && s->options.deadline_s > 0;
     plan_search search = {.objective = LH_PLAN_FASTEST,
                           .quick = quick,
-                          .like = quick ? find_known_layout(s) : NULL,
+                          .like = known ? find_known_layout(s) : NULL,
                           .like_micro_batch = true};
     if (search.like) {
         LHI_TRY(run_search(s, job, &search, size, err));
@@ -434,16 +435,16 @@ static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
         if (*max_ns > 0)
             return LH_OK;
     }
-    search.quick = quick && search.like;
+    search.quick = quick && (!known || search.like);
     search.like = NULL;
     LHI_TRY(run_search(s, job, &search, size, err));
     move_fastest_first(size);
     return limit_iteration(s, size, max_ns, err);
 }
 
-/* Searches the cheapest plans of a size's job that meet the deadline: with the
- * degrees of the size's fastest plan, and over all layouts if the search is not
- * quick or there is no deadline. */
+/* Searches the cheapest plans of a size's job that meet the deadline, with the
+ * degrees of the size's fastest plan; also over all layouts if the search is
+ * not quick, and only over these without a deadline. */
 static lh_status plan_cheapest(lhi_size_search *s, const lh_job *job,
                                lhi_planned_size *size, int64_t max_ns,
                                lh_error *err)
@@ -457,7 +458,7 @@ static lh_status plan_cheapest(lhi_size_search *s, const lh_job *job,
     search.quick = quick;
     search.like = &fastest;
     search.like_micro_batch = quick;
-    if (s->job->layout.tensor_per_site)
+    if (max_ns == 0 || s->job->layout.tensor_per_site)
         return LH_OK;
     return run_search(s, job, &search, size, err);
 }
