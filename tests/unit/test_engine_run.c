@@ -123,7 +123,8 @@ static void plain_passes_are_required(void)
 {
     static const char *const cases[][4] = {
         {"bd", "data_parallel: [{chunk: 0, reduce_scatter: 1}]\n", "dualpipe",
-         "train support two directions (placement bd) only without data"},
+         "train support two directions (placement bd) only without "
+         "data-parallel communication; train a plan with --device cpu"},
         {"wave", "overlap: {F+B: 0.9}\n", "dualpipev",
          "train, explain) does not support overlapped"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

@@ -561,9 +561,9 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
     if (pipeline->bidirectional && pipeline->has_collectives)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "explain and train support two directions (placement "
-                        "bd) only without data-parallel communication; remove "
-                        "data_parallel, or plan with layout.framework: "
-                        "longhaul");
+                        "bd) only without data-parallel communication; train "
+                        "a plan with --device cpu, remove data_parallel, or "
+                        "plan with layout.framework: longhaul");
     LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
     lh_status status = lhi_exec_check_deadlock(x, err);
     if (status != LH_OK) {
