@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raises the bound by windows under trial deadlines, and by shaving. */
+#include "schedule/solver/bound/kind_lattice.h"
 #include "schedule/solver/bound/shaving.h"
 #include "schedule/solver/state/solver.h"
 
 #include "base/fail.h"
 
-enum {
-    SHAVING_TICKS = 60 /* Work limit for shaving, in ticks per operation. */
-};
+/* Work limits, in ticks per operation. */
+enum { SHAVING_TICKS = 60, KIND_TICKS = 100 };
 
 const char *lhi_windows_get_engine_name(const lhi_solver *r)
 {
@@ -61,13 +61,76 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
+/* Checks by machine m's lattice of pass kinds whether a schedule within `units`
+ * may exist: *open. */
+static lh_status check_kinds(lhi_solver *r, uint32_t m, int64_t units,
+                             bool *open, lh_error *err)
+{
+    *open = lhi_windows_set_precedence(
+        r->windows, lhi_shop_get_deadline(r->shop, units), &r->budget);
+    if (!*open || r->budget.stop)
+        return LH_OK;
+    return lhi_kind_lattice_check(r->windows, m, &r->budget, r->mem, open, err);
+}
+
+/* Raises the lower bound to the smallest deadline that machine m's lattice of
+ * pass kinds does not refute: by growing steps, then by bisection. Stops at
+ * `end` of the budget. */
+static lh_status bound_by_kinds(lhi_solver *r, uint32_t m, uint64_t end,
+                                lh_error *err)
+{
+    int64_t high = lhi_solver_get_deadline_limit(r);
+    bool open = false;
+    for (int64_t step = 1; r->low_units < high && r->budget.used < end;
+         step = open ? (high - r->low_units) / 2 + 1 : 2 * step) {
+        int64_t t = r->low_units + step - 1;
+        bool possible;
+        if (t >= high)
+            t = high - 1;
+        LHI_TRY(check_kinds(r, m, t, &possible, err));
+        if (r->budget.stop)
+            return LH_OK;
+        if (possible)
+            high = t;
+        else
+            lhi_solver_raise_bound(r, t + 1, lhi_windows_get_engine_name(r));
+        open = open || possible;
+    }
+    return LH_OK;
+}
+
+/* Raises the lower bound by lattices of pass kinds, on the machines without a
+ * lattice. Starts with the first and the last device, whose heads and tails
+ * often give the largest bounds. */
+static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
+{
+    const uint32_t n = r->shop->n_machines;
+    const uint64_t most = KIND_TICKS * (uint64_t)r->shop->n_ops;
+    const uint64_t share = lhi_budget_get_remaining(&r->budget, UINT64_MAX) / 8;
+    const uint64_t end = r->budget.used + (most < share ? most : share);
+    if (r->best_ns < 0)
+        return LH_OK;
+    for (uint32_t i = 0; i < n && !lhi_solver_is_done(r); i++) {
+        const uint32_t m = i % 2 ? n - 1 - i / 2 : i / 2;
+        if (!lhi_windows_get_lattice(r->windows, m) &&
+            lhi_kind_lattice_is_applicable(r->shop, m))
+            LHI_TRY(bound_by_kinds(r, m, end, err));
+    }
+    return LH_OK;
+}
+
 lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_WINDOWS))
         return LH_OK;
     const lhi_engine before =
         lhi_budget_enter_engine(&r->budget, LHI_ENGINE_WINDOWS);
-    lh_status status = bound_by_windows(r, err);
+    lh_status status = LH_OK;
+    if (!r->has_kind_bound)
+        status = bound_by_all_kinds(r, err);
+    r->has_kind_bound = true;
+    if (status == LH_OK && !lhi_solver_is_done(r))
+        status = bound_by_windows(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;
 }

@@ -61,6 +61,7 @@ struct lhi_solver {
     const char *found_by, *proven_by;
     char why[160];
     bool infeasible;
+    bool has_kind_bound; /* the lattices of pass kinds have been evaluated */
     lhi_reduction *reduction; /* may be NULL */
     bool is_reduced; /* solves a reduced problem; no progress reports */
     /* Runs the complete solver given p, options, budget and arena; used for

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lattice of pass kinds refutes deadlines that memory makes impossible, and
+ * none that a schedule meets; multilevel tuning finds good schedules. */
+#include "solve_check.h"
+
+#include "base/random.h"
+#include "schedule/solver/bound/kind_lattice.h"
+
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
+
+/* A pipeline's job shop with windows, without lattices. W in parts have equal
+ * parts (relaxed). */
+typedef struct prepared {
+    lhi_arena *mem;
+    lhi_shop *shop;
+    lhi_windows *windows;
+    lhi_budget budget;
+    lh_solve_options options;
+} prepared;
+
+static void prepare(prepared *x, const lh_pipeline *p, uint32_t parts)
+{
+    lh_error err = {0};
+    uint32_t impossible;
+    x->options = (lh_solve_options){.size = sizeof x->options};
+    lhi_budget_begin(&x->budget, &x->options);
+    x->mem = lhi_arena_make(0);
+    CHECK_OK((parts > 1 ? lhi_shop_make_relaxed : lhi_shop_make)(
+                 p, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN, x->mem, &x->shop,
+                 &err),
+             err);
+    CHECK_OK(lhi_windows_make(x->shop, 0, &x->budget, x->mem, &x->windows,
+                              &impossible, &err),
+             err);
+}
+
+static void release(prepared *x)
+{
+    lhi_windows_free(x->windows);
+    lhi_arena_free(x->mem);
+}
+
+/* Checks whether the lattices of pass kinds leave a makespan of `ns` open on
+ * all machines from `first` on. */
+static bool is_possible(prepared *x, uint32_t first, int64_t ns)
+{
+    lh_error err = {0};
+    bool possible = lhi_windows_set_precedence(
+        x->windows, lhi_shop_get_deadline(x->shop, ns / x->shop->unit_ns),
+        &x->budget);
+    for (uint32_t m = first; m < x->shop->n_machines && possible; m++)
+        if (lhi_kind_lattice_is_applicable(x->shop, m))
+            CHECK_OK(lhi_kind_lattice_check(x->windows, m, &x->budget, x->mem,
+                                            &possible, &err),
+                     err);
+    return possible;
+}
+
+/* The last device of a Wave. Before its first D it runs at most the K forwards
+ * that fit in memory, and after its last D at most K W. */
+static void memory_delays_the_last_device(void)
+{
+    enum { P = 16, N = 32, K = 32, F = 19, D = 24, W = 10, HOP = 19 };
+    const int64_t first_d =
+        (P - 1) * F + HOP + (P + 1) * F + HOP + (P - 1) * D + HOP;
+    const int64_t after_d = HOP + (P - 1) * D + W;
+    const int64_t least = first_d + 2 * N * (F + D + W) - K * (F + W) + after_d;
+    prepared x = {0};
+    lh_pipeline *p = uniform_make((uniform){.placement = "wave",
+                                            .devices = P,
+                                            .microbatches = N,
+                                            .f = 2 * F,
+                                            .d = 2 * D,
+                                            .w = 2 * W,
+                                            .datacenters = 2,
+                                            .latency = HOP / 2.,
+                                            .transfer = HOP / 2.,
+                                            .memory = K});
+    prepare(&x, p, 1);
+    CHECK(!is_possible(&x, P - 1, least * 1000000 - 500000));
+    CHECK(is_possible(&x, 0, least * 1000000));
+    release(&x);
+    lh_pipeline_free(p);
+}
+
+/* No deadline that a schedule meets is refuted: random pipelines with two
+ * chunks per device, W in parts, joint backwards. */
+static void schedules_stay_possible(void)
+{
+    lhi_random r = {3};
+    for (int i = 0; i < 60; i++) {
+        static const char *const more[] = {"", "backward: joint\n"};
+        const uint32_t joint = lhi_random_below(&r, 4) == 0;
+        const uint32_t parts = joint ? 1 : 1 + lhi_random_below(&r, 2);
+        const unsigned n = 2 + 2 * lhi_random_below(&r, 2);
+        lh_error err = {0};
+        lh_solution s = {0};
+        prepared x = {0};
+        lh_pipeline *p = uniform_make(
+            (uniform){.placement = i % 2 ? "wave" : "loop",
+                      .devices = n,
+                      .microbatches = n * (1 + lhi_random_below(&r, 2)),
+                      .f = 2. * (1 + lhi_random_below(&r, 20)),
+                      .d = 2. * (1 + lhi_random_below(&r, 20)),
+                      .w = 4. * (1 + lhi_random_below(&r, 10)),
+                      .datacenters = 2,
+                      .latency = lhi_random_below(&r, 30),
+                      .transfer = lhi_random_below(&r, 10),
+                      .memory = 2 * n + lhi_random_below(&r, 4),
+                      .more = more[joint]});
+        lh_solve_options o = {
+            .size = sizeof o, .effort = 20000, .sub_blocks = parts};
+        CHECK_OK(lh_solve(p, &o, &s, &err), err);
+        CHECK(s.schedule);
+        prepare(&x, p, parts);
+        CHECK(lhi_kind_lattice_is_applicable(x.shop, 0));
+        CHECK_MSG(is_possible(&x, 0, s.makespan_ns),
+                  "case %d: %lld ns are refuted", i, (long long)s.makespan_ns);
+        release(&x);
+        lh_solution_fini(&s);
+        lh_pipeline_free(p);
+    }
+}
+
+/* Chunks with other times are not merged. */
+static void unequal_chunks_are_left_out(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 4\ndevices: 1\n"
+        "chunks:\n  - {device: 0, F: 1, D: 2, W: 1}\n"
+        "  - {device: 0, F: 2, D: 2, W: 1}\n";
+    prepared x = {0};
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "unequal", &p, &err), err);
+    prepare(&x, p, 1);
+    CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0));
+    release(&x);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(memory_delays_the_last_device);
+    RUN(schedules_stay_possible);
+    RUN(unequal_chunks_are_left_out);
+    return test_summary();
+}
