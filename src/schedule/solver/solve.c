@@ -8,6 +8,7 @@
 #include "schedule/solver/bound/closed_forms.h"
 #include "schedule/solver/improve/dispatch.h"
 #include "schedule/solver/improve/justification.h"
+#include "schedule/solver/improve/multilevel.h"
 #include "schedule/solver/improve/parallel_beams.h"
 #include "schedule/solver/improve/parallel_insertion.h"
 #include "schedule/solver/improve/reduction.h"
@@ -124,6 +125,15 @@ static lh_status run_tuning(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
+/* Returns the work for multilevel tuning: a few schedules of the whole pipeline
+ * at least, and thousands of the coarsest one. */
+static uint64_t get_multilevel_ticks(const lhi_solver *r)
+{
+    const uint64_t most = 400 * (uint64_t)r->shop->n_ops + 4000000;
+    const uint64_t share = lhi_budget_get_remaining(&r->budget, UINT64_MAX) / 4;
+    return most < share ? most : share;
+}
+
 /* Searches for any schedule, or a proof that there is none, if no method found
  * one. */
 static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
@@ -233,9 +243,13 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(find_any_schedule(r, err));
     if (r->best_ns < 0 || lhi_solver_is_done(r))
         return LH_OK;
-    if (!r->windows->complete && r->n_workers == 0)
+    const bool tunes = !r->windows->complete && r->n_workers == 0;
+    const bool multilevel = tunes && lhi_multilevel_is_applicable(r);
+    if (tunes && !(multilevel && r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS))
         LHI_TRY(run_tuning(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_solver_bound_by_windows(r, err));
+    if (multilevel && !lhi_solver_is_done(r))
+        LHI_TRY(lhi_multilevel_run(r, get_multilevel_ticks(r), err));
     if (should_bound_first(r))
         LHI_TRY(justify_best(r, err));
     /* Dispatching is cheaper than shaving and often meets the bound. */

@@ -14,20 +14,12 @@
 /* Number of steps of the parameter `patience`, a share of a pass. */
 enum { PATIENCE = 4 };
 
-/* The tunable parameters. */
-typedef struct parameters {
-    int64_t *offset;   /* per stream: added to its due dates */
-    uint32_t *cap;     /* per chunk: max. activations */
-    uint32_t patience; /* in quarters: 0 runs the first startable operation, 4
-                        * waits for all that could start before it would end */
-} parameters;
-
 /* Tuning state. */
 typedef struct tuner {
     const lhi_shop *s;
     lhi_machine_orders *w; /* orders under construction */
     const int64_t *due;
-    parameters now, old;
+    lhi_rule_parameters now, old;
     uint64_t rng;
     uint32_t *next;  /* per stream: completed operations */
     uint32_t *waits; /* per operation: pending arcs */
@@ -187,8 +179,8 @@ static int64_t evaluate(tuner *a)
 
 /* Copies the dispatching rule's parameters from `from` to `to`, whose arrays
  * have the same size. */
-static void copy_parameters(const lhi_shop *s, parameters *to,
-                            const parameters *from)
+static void copy_parameters(const lhi_shop *s, lhi_rule_parameters *to,
+                            const lhi_rule_parameters *from)
 {
     memcpy(to->offset, from->offset, s->n_streams * sizeof *to->offset);
     memcpy(to->cap, from->cap, s->p->n_chunks * sizeof *to->cap);
@@ -276,11 +268,117 @@ static void search_parameters(tuner *a, lhi_machine_orders *best,
     }
 }
 
+/* Returns `by` scaled linearly over a range of `n` positions, for position i:
+ * by shape 0 constant, 1 rising, 2 falling. */
+static int64_t scale_change(int64_t by, uint32_t shape, uint32_t i, uint32_t n)
+{
+    const uint32_t share = shape == 1 ? 2 * i + 1 : 2 * (n - i) - 1;
+    return shape == 0 ? by : by * share / (2 * (int64_t)n);
+}
+
+/* Perturbs the waiting time, or the caps or the offsets of one kind on a range
+ * of chunks. */
+static void perturb_range(tuner *a)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t n = s->p->n_chunks, what = draw_below(a, 16);
+    if (what == 0) {
+        a->now.patience = draw_below(a, PATIENCE + 1);
+        return;
+    }
+    const uint32_t first = draw_below(a, n), shape = draw_below(a, 3);
+    const uint32_t length =
+        1 + (draw_below(a, 3) == 0 ? draw_below(a, 4) : draw_below(a, n));
+    const int64_t size = a->scale * s->p->n_devices / 8 >> draw_below(a, 9);
+    int64_t by = size + (int64_t)(draw(a) >> 1) % (size + 1);
+    if (draw(a) & 1)
+        by = -by;
+    const uint32_t *streams[] = {s->f, s->d, s->w};
+    const uint32_t *of = streams[draw_below(a, s->p->joint ? 2 : 3)];
+    for (uint32_t i = 0; i < length && first + i < n; i++) {
+        const uint32_t c = first + i;
+        const int64_t change = scale_change(by, shape, i, length);
+        if (what >= 6) {
+            a->now.offset[of[c]] += change;
+            continue;
+        }
+        const int64_t f = s->time[s->streams[s->f[c]].first];
+        const int64_t cap = a->now.cap[c] + change / f + (by < 0 ? -1 : 1);
+        a->now.cap[c] = cap < 1                   ? 1
+                        : cap > s->n_microbatches ? s->n_microbatches
+                                                  : (uint32_t)cap;
+    }
+}
+
+/* Returns the largest increase of the objective that a step may accept after
+ * `spent` of `ticks`: random, and smaller the more is spent. */
+static int64_t draw_uphill(tuner *a, uint64_t spent, uint64_t ticks)
+{
+    const uint64_t left = spent < ticks ? (ticks - spent) * 1024 / ticks : 0;
+    const int64_t heat = a->scale * 2 * (int64_t)(left * left) / (1024 * 1024);
+    const int64_t most = (int64_t)(draw(a) >> 1) % (heat + 1);
+    return most * (int64_t)draw_below(a, 1024) / 1024;
+}
+
+/* Searches the dispatching rule's parameters as search_parameters() does, but
+ * starts from how->parameters, changes ranges of chunks, and compares schedules
+ * after justification. */
+static lh_status search_ranges(tuner *a, lhi_machine_orders *best,
+                               int64_t *best_time,
+                               const lhi_tuning_options *how,
+                               lhi_budget *budget, lh_error *err)
+{
+    const uint64_t begin = budget->used;
+    int64_t now = FAR, least = FAR;
+    copy_parameters(a->s, &a->now, how->parameters);
+    for (bool first = true;; first = false) {
+        copy_parameters(a->s, &a->old, &a->now);
+        for (bool more = !first; more; more = draw(a) % 4 == 0)
+            perturb_range(a);
+        int64_t time = evaluate(a);
+        if (time < FAR)
+            LHI_TRY(lhi_justifier_run_unperturbed(how->justifier, a->w, &time,
+                                                  how->seed, how->target,
+                                                  budget, err));
+        if (time < least) {
+            least = time;
+            copy_parameters(a->s, how->parameters, &a->now);
+        }
+        if (time < FAR && (*best_time < 0 || time < *best_time)) {
+            *best_time = time;
+            lhi_machine_orders_copy(best, a->w);
+        }
+        const uint64_t spent = budget->used - begin;
+        if (time <= now ||
+            (now < FAR && time <= now + draw_uphill(a, spent, how->ticks)))
+            now = time;
+        else
+            copy_parameters(a->s, &a->now, &a->old);
+        if (lhi_budget_spend(budget, a->s->n_ops / 10 + 1) ||
+            spent >= how->ticks ||
+            (*best_time >= 0 && *best_time <= how->target))
+            return LH_OK;
+    }
+}
+
 /* --- driver --------------------------------------------------------------- */
+
+lh_status lhi_rule_parameters_make(const lhi_shop *shop, lhi_arena *mem,
+                                   lhi_rule_parameters *out, lh_error *err)
+{
+    out->offset = LHI_NEW(mem, int64_t, shop->n_streams);
+    out->cap = LHI_NEW(mem, uint32_t, shop->p->n_chunks);
+    if (!out->offset || !out->cap)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < shop->p->n_chunks; c++)
+        out->cap[c] = shop->n_microbatches;
+    out->patience = PATIENCE;
+    return LH_OK;
+}
 
 /* Derives from the job shop, per stream, the dispatching rule's inputs:
  * precedence rules, the W that releases each F's memory, the memory to reserve
- * for later chunks, and initial parameters. */
+ * for later chunks. */
 static void read_rules(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -312,28 +410,19 @@ static void read_rules(tuner *a)
             a->waits0[o] += from->kind != LHI_GATHER ||
                             s->machines[from->machine].leader == NONE;
         }
-    for (uint32_t c = 0; c < s->p->n_chunks; c++)
-        a->now.cap[c] = s->n_microbatches;
-    a->now.patience = PATIENCE;
     a->scale = 1;
     for (uint32_t o = 0; o < s->n_ops; o++)
         a->scale = s->time[o] > a->scale ? s->time[o] : a->scale;
     a->scale *= 4;
 }
 
-/* Allocates the arrays of the dispatching rule's tuner in `mem`; false: out of
- * memory. */
-static bool allocate(tuner *a, lhi_arena *mem)
+/* Allocates the arrays of the dispatching rule's tuner in `mem`. */
+static lh_status allocate(tuner *a, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = a->s;
-    uint32_t m = s->n_machines, n = s->n_streams, c = s->p->n_chunks;
-    parameters *both[2] = {&a->now, &a->old};
-    for (int i = 0; i < 2; i++) {
-        both[i]->offset = LHI_NEW(mem, int64_t, n);
-        both[i]->cap = LHI_NEW(mem, uint32_t, c);
-        if (!both[i]->offset || !both[i]->cap)
-            return false;
-    }
+    uint32_t m = s->n_machines, n = s->n_streams;
+    LHI_TRY(lhi_rule_parameters_make(s, mem, &a->now, err));
+    LHI_TRY(lhi_rule_parameters_make(s, mem, &a->old, err));
     a->next = LHI_NEW(mem, uint32_t, n);
     a->waits = LHI_NEW(mem, uint32_t, s->n_ops);
     a->waits0 = LHI_NEW(mem, uint32_t, s->n_ops);
@@ -344,8 +433,9 @@ static bool allocate(tuner *a, lhi_arena *mem)
     a->give = LHI_NEW(mem, uint32_t, n);
     a->rule_at = LHI_NEW(mem, uint32_t, (size_t)n + 1);
     a->rule = LHI_NEW(mem, uint32_t, s->n_rules);
-    return a->next && a->waits && a->waits0 && a->free_at && a->held &&
-           a->pick && a->reserve && a->give && a->rule_at && a->rule;
+    const bool ok = a->next && a->waits && a->waits0 && a->free_at && a->held &&
+                    a->pick && a->reserve && a->give && a->rule_at && a->rule;
+    return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
 lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
@@ -360,8 +450,8 @@ lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
     if (status == LH_OK)
         status = lhi_earliest_machine_make(&a.first, best->shop->n_machines,
                                            mem, err);
-    if (status == LH_OK && !allocate(&a, mem))
-        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = allocate(&a, mem, err);
     /* Due dates from the required successors, for any orders. */
     if (status == LH_OK)
         status = lhi_windows_make(best->shop, 0, budget, mem, &windows,
@@ -370,7 +460,10 @@ lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
         lhi_windows_set(windows, best->shop->horizon, budget)) {
         a.due = windows->e;
         read_rules(&a);
-        search_parameters(&a, best, best_time, how, budget);
+        if (how->parameters)
+            status = search_ranges(&a, best, best_time, how, budget, err);
+        else
+            search_parameters(&a, best, best_time, how, budget);
     }
     lhi_windows_free(windows);
     lhi_arena_rewind(mem, mark);
