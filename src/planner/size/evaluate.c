@@ -367,10 +367,13 @@ static lh_status run_search(lhi_size_search *s, const lh_job *job,
     if (status == LH_OK && !search->like &&
         job->layout.slices != LHI_SLICES_AUTO)
         status = keep_bound(size, plan, &o, &why);
-    if (status != LH_OK && status != LH_EINFEASIBLE && err)
+    /* another size's degrees may not divide this one's batch */
+    const bool none = status == LH_EINFEASIBLE ||
+                      (search->like && status == LH_EINPUT);
+    if (status != LH_OK && !none && err)
         *err = why;
     lh_plan_free(plan);
-    return status == LH_EINFEASIBLE ? LH_OK : status;
+    return none ? LH_OK : status;
 }
 
 /* Returns the layout with the highest efficiency (work bound relative to its
