@@ -27,11 +27,12 @@ typedef struct joining {
     const char *job, *secret;
     uint32_t odd; /* UINT32_MAX: none */
     const char *odd_job, *odd_secret;
-    uint32_t odd_n;
+    uint32_t odd_n, odd_n_rails;
     unsigned char odd_setup[LHI_SETUP_BYTES]; /* added to that of the others */
     int64_t join_ns;
     bool outlasts_wrong_secrets; /* of lhi_tcp_options */
     bool *misses_first;          /* of lhi_tcp_options; may be NULL */
+    uint32_t n_rails;
     uint32_t stopped; /* rank that stops at stop_ns; UINT32_MAX: none */
     int64_t stop_ns;
 } joining;
@@ -54,20 +55,22 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
     unsigned char with[LHI_SETUP_BYTES];
     for (size_t i = 0; i < sizeof with; i++)
         with[i] = (unsigned char)(setup[i] + (odd ? j->odd_setup[i] : 0));
-    lhi_tcp_options o = {.rank = rank,
-                         .n_ranks = odd && j->odd_n ? j->odd_n : n,
-                         .port = j->port,
-                         .job = odd && j->odd_job ? j->odd_job : j->job,
-                         .secret =
-                             odd && j->odd_secret ? j->odd_secret : j->secret,
-                         .setup = with,
-                         .n_links = n_links,
-                         .links = links,
-                         .join_ns = j->join_ns,
-                         .outlasts_wrong_secrets = j->outlasts_wrong_secrets,
-                         .misses_first = j->misses_first,
-                         .is_stopped = rank == j->stopped ? is_stop_due : NULL,
-                         .stop_context = j};
+    lhi_tcp_options o = {
+        .rank = rank,
+        .n_ranks = odd && j->odd_n ? j->odd_n : n,
+        .port = j->port,
+        .job = odd && j->odd_job ? j->odd_job : j->job,
+        .secret = odd && j->odd_secret ? j->odd_secret : j->secret,
+        .setup = with,
+        .n_links = n_links,
+        .links = links,
+        .join_ns = j->join_ns,
+        .outlasts_wrong_secrets = j->outlasts_wrong_secrets,
+        .misses_first = j->misses_first,
+        .n_rails = odd && j->odd_n_rails ? j->odd_n_rails : j->n_rails,
+        .rails = (const char *const[]){"127.0.0.1", "127.0.0.2"},
+        .is_stopped = rank == j->stopped ? is_stop_due : NULL,
+        .stop_context = j};
     o.secret_size = strlen(o.secret);
     return lhi_net_tcp(&o, out, err);
 }
@@ -309,20 +312,26 @@ static void stopped_while_joining(void)
 }
 
 /* Rank `who` of 4 has failed, and the others begin to join `late_s` later or
- * earlier: all end within 2 s, with its reason. At a restart they wait. */
+ * earlier: all end within 2 s, with its reason. At a restart they wait. A
+ * failed rank does not know the number of rails. */
 static void failed_before_joining(void)
 {
     static const struct {
         uint32_t who;
         int late_s;
         bool restarts;
-    } cases[] = {{0, 3, false}, {2, 3, false}, {2, -3, false}, {2, 3, true}};
+    } cases[] = {{0, 3, false},
+                 {0, 3, false},
+                 {2, 3, false},
+                 {2, -3, false},
+                 {2, 3, true}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         joining j = usual();
         joining_rank ranks[4];
         char text[80];
         j.join_ns = (cases[c].restarts ? 20 : 3600) * second_ns;
         j.outlasts_wrong_secrets = cases[c].restarts;
+        j.n_rails = c % 2 * 2;
         const uint32_t who = cases[c].who;
         ranks[who] = (joining_rank){.how = &j, .rank = who, .n = 4};
         if (cases[c].late_s > 0) {
@@ -358,14 +367,56 @@ static void failed_before_joining(void)
     }
 }
 
+/* All ranks end within 2 s. */
 static void another_count(void)
 {
     joining j = usual();
+    int64_t begin_ns = lhi_now_ns();
     j.odd = 2;
-    j.join_ns = 3 * second_ns;
+    j.join_ns = 3600 * second_ns;
     j.odd_n = 5;
-    none_joins(&j, 3, "rank 2 has not joined rank 0 in time",
-               "rank 0 has 3 ranks in its job, rank 2 has 5");
+    none_joins(&j, 3, "rank 0 has 3 ranks in its job, rank 2 has 5: ",
+               "rank 0 has 3 ranks in its job, rank 2 has 5: ");
+    CHECK(lhi_now_ns() - begin_ns < 2 * second_ns);
+    j.odd_n = 0;
+    j.odd_n_rails = 2;
+    begin_ns = lhi_now_ns();
+    none_joins(&j, 3, "rank 0 has 0 rails, rank 2 has 2: ",
+               "rank 0 has 0 rails, rank 2 has 2: ");
+    CHECK(lhi_now_ns() - begin_ns < 2 * second_ns);
+}
+
+/* A rank whose number does not exist in the job of the others: it ends them
+ * within 2 s, but not with another secret. */
+static void another_number(void)
+{
+    static const struct {
+        const char *secret, *text, *odd_text;
+        int least_s, most_s;
+    } cases[] = {
+        {secret, "has 3 ranks in its job, rank 7 has 9", "rank 7 has 9", 0, 2},
+        {"another secret of good length",
+         "rank 2 has not joined rank 0 in time", "rank 7: wrong secret", 20,
+         22}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        joining j = usual(), other = j;
+        joining_rank ranks[3];
+        const int64_t begin_ns = lhi_now_ns();
+        j.join_ns = other.join_ns = 20 * second_ns;
+        other.secret = cases[c].secret;
+        start_joining(&ranks[0], &j, 0, 3, nothing);
+        start_joining(&ranks[1], &j, 1, 3, nothing);
+        start_joining(&ranks[2], &other, 7, 9, nothing);
+        for (int i = 0; i < 3; i++) {
+            pthread_join(ranks[i].thread, NULL);
+            CHECK(ranks[i].status != LH_OK);
+            CHECK_HAS(ranks[i].err.text,
+                      i < 2 ? cases[c].text : cases[c].odd_text);
+        }
+        const int64_t took_ns = lhi_now_ns() - begin_ns;
+        CHECK(took_ns >= cases[c].least_s * second_ns &&
+              took_ns < cases[c].most_s * second_ns);
+    }
 }
 
 static void nobody_there(void)
@@ -718,6 +769,7 @@ int main(void)
     RUN_VIRTUAL(stopped_while_joining);
     RUN_VIRTUAL(failed_before_joining);
     RUN_VIRTUAL(another_count);
+    RUN_VIRTUAL(another_number);
     RUN_VIRTUAL(nobody_there);
     RUN(strangers);
     RUN(late_strangers);

@@ -27,6 +27,7 @@ typedef struct lhi_pending_connection {
     size_t n_got;    /* bytes of the next handshake message */
     int64_t until_ns;
     lhi_handshake shake;
+    uint32_t n_rails; /* of the rank */
     unsigned char address[LHI_ADDRESS_BYTES];
     unsigned char buffer[LHI_HANDSHAKE_BYTES];
 } lhi_pending_connection;

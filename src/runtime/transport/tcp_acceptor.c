@@ -55,7 +55,8 @@ void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
 }
 
 /* Checks whether the rank that sent `h` must be rejected (other job, invalid
- * number, connected already); `text` receives the reason. */
+ * number, connected already); `text` receives the reason. With another number
+ * of ranks, its own may exceed those of this job. */
 static bool find_rejection_reason(const lhi_tcp_join_state *t,
                                   const lhi_handshake_message *h, char *text,
                                   size_t room)
@@ -63,16 +64,10 @@ static bool find_rejection_reason(const lhi_tcp_join_state *t,
     const lhi_tcp_options *o = t->options;
     if (memcmp(h->job, t->job, sizeof h->job) != 0)
         snprintf(text, room, "rank %u runs another job at this port", o->rank);
-    else if (h->n_ranks != o->n_ranks)
-        snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
-                 o->rank, o->n_ranks, h->rank, h->n_ranks);
-    else if (h->n_rails != o->n_rails)
-        snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
-                 o->n_rails, h->rank, h->n_rails);
     else if (h->rank <= o->rank)
         snprintf(text, room, "rank %u accepts no connection from rank %u",
                  o->rank, h->rank);
-    else if (t->fds[h->rank] >= 0)
+    else if (h->rank < o->n_ranks && t->fds[h->rank] >= 0)
         snprintf(text, room, "rank %u is already connected", h->rank);
     else
         return false;
@@ -103,6 +98,7 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
                                .port = h->port};
     memcpy(g->shake.job, t->job, sizeof t->job);
     memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
+    g->n_rails = h->n_rails;
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
     lhi_handshake_message answer =
         lhi_tcp_make_message(t, LHI_HANDSHAKE_CHALLENGE);
@@ -125,32 +121,67 @@ static bool is_failed(const unsigned char setup[LHI_SETUP_BYTES])
     return memcmp(setup, none, sizeof none) == 0;
 }
 
+/* Checks whether an authenticated rank has another number of ranks or rails, or
+ * another setup, than this rank; `text` receives the difference and a remedy.
+ * One that has failed knows only its number of ranks. */
+static bool find_difference(const lhi_tcp_options *o,
+                            const lhi_pending_connection *g,
+                            const unsigned char setup[LHI_SETUP_BYTES],
+                            char *text, size_t room)
+{
+    const uint32_t rank = g->shake.client, n_ranks = g->shake.n_ranks;
+    if (n_ranks != o->n_ranks) {
+        snprintf(text, room,
+                 "rank %u has %u ranks in its job, rank %u has %u: start all "
+                 "with the same number of ranks",
+                 o->rank, o->n_ranks, rank, n_ranks);
+        return true;
+    }
+    if (o->setup && is_failed(setup))
+        return false;
+    if (g->n_rails != o->n_rails) {
+        snprintf(text, room,
+                 "rank %u has %u rails, rank %u has %u: give all ranks the "
+                 "same number of rails",
+                 o->rank, o->n_rails, rank, g->n_rails);
+        return true;
+    }
+    const char *what =
+        o->setup ? lhi_setup_find_difference(setup, o->setup) : NULL;
+    if (what)
+        snprintf(text, room,
+                 "rank %u has %s than rank %u: give all ranks the same plan, "
+                 "options and data",
+                 rank, what, o->rank);
+    return what != NULL;
+}
+
 /* Checks whether an authenticated rank has this rank's setup, or reports a
  * failure during the first joining; otherwise refuses it. If it has another
- * setup, the joining ends with the same reason. */
+ * setup, the joining ends with the same reason; a run that has begun
+ * continues. */
 static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
                            const unsigned char setup[LHI_SETUP_BYTES])
 {
     const lhi_tcp_options *o = t->options;
     char text[200];
-    const bool failed = o->setup && is_failed(setup);
-    const char *what =
-        o->setup && !failed ? lhi_setup_find_difference(setup, o->setup) : NULL;
-    if (failed && (o->outlasts_wrong_secrets || t->detects_returns)) {
+    const bool differs = find_difference(o, g, setup, text, sizeof text);
+    if (!differs && o->setup && is_failed(setup) &&
+        (o->outlasts_wrong_secrets || t->detects_returns)) {
         lhi_tcp_refuse(t, g->fd, false, "the run continues without it");
         return false;
     }
-    if (what) {
-        snprintf(text, sizeof text,
-                 "rank %u has %s than rank %u: give all ranks the same plan, "
-                 "options and data",
-                 g->shake.client, what, o->rank);
+    if (differs && t->detects_returns) {
+        lhi_tcp_refuse(t, g->fd, true, text);
+        return false;
+    }
+    if (differs) {
         lhi_tcp_end_joining(t, LH_EINVAL, text);
         note_refusal(t, g, LHI_TCP_REFUSED_SECRET, t->end_reason);
     }
     if (!t->end_reason[0])
         return true;
-    t->n_told++;
+    t->n_told += g->shake.client < o->n_ranks;
     lhi_tcp_refuse(t, g->fd, t->end_status != LH_EIO, t->end_reason);
     return false;
 }
@@ -174,12 +205,13 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
                  o->rank);
         note_refusal(t, g, LHI_TCP_REFUSED_SECRET, why);
         lhi_tcp_refuse(t, g->fd, false, why);
-        if (!t->is_impersonated[rank])
+        if (rank < o->n_ranks && !t->is_impersonated[rank]) {
             t->progress_ns = lhi_now_ns();
-        t->is_impersonated[rank] = true;
+            t->is_impersonated[rank] = true;
+        }
         return false;
     }
-    if (!has_same_setup(t, g, h->setup))
+    if (!has_same_setup(t, g, h->setup)) /* also of an invalid number */
         return false;
     if (t->fds[rank] >= 0) { /* two concurrent connections */
         snprintf(why, sizeof why, "rank %u is already connected", rank);

@@ -139,7 +139,9 @@ static lh_status receive_message(lhi_tcp_join_state *t, int fd,
         lhi_wire_sanitise_text(more, t->cut ? 0 : h->more, text, sizeof text);
         return lhi_fail(err, is_final ? LH_EINVAL : LH_EIO, "%s", text);
     }
-    if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
+    /* A rank with another number of ranks is refused after its proof. */
+    if (h->kind != kind || h->rank != from ||
+        (h->n_ranks != t->options->n_ranks && kind != LHI_HANDSHAKE_CHALLENGE))
         return lhi_fail(err, LH_EIO,
                         "rank %u: it answers as rank %u of %u, or out of order",
                         from, h->rank, h->n_ranks);

@@ -52,8 +52,6 @@ uint32_t lhi_tcp_returns_poll(lhi_tcp_returns *r)
     lhi_tcp_join_state *t = &r->join;
     /* One call accepts connections or reads their messages. */
     lhi_tcp_poll(t, -1, 0, lhi_now_ns(), NULL);
-    t->end_reason[0] =
-        '\0'; /* concerned only the process that got the reason */
     return t->returned;
 }
 
