@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer migration away from slow devices. */
+#include "resilience/adapt/migration.h"
 #include "resilience/placement/layers_search.h"
 #include "test.h"
 #include "uniform.h"
@@ -214,6 +215,49 @@ static void it_has_to_pay(void)
     tear_down(&t);
 }
 
+/* Layers move if the gain is at least twice the noise; the cases' noise is
+ * relative to the gain. A search repeats once the noise has halved. */
+static void gains_within_the_noise_wait(void)
+{
+    static const struct {
+        double noise;
+        bool is_first, moves;
+    } cases[] = {{0.51, true, false},  {0.49, true, true},
+                 {1.1, true, false},   {0.54, false, false},
+                 {0.28, false, false}, {0.26, false, true}};
+    setting t = set_up(four);
+    lh_error err = {0};
+    lh_monitor *monitor = NULL;
+    lh_pipeline *slow = slowed(t.quiet, 3, 2, 0);
+    lh_layer_migration *m = find(&t, slow, NULL);
+    const lh_decision stays = {.benefit_steps = 100,
+                               .predicted_ns = m->current_ns};
+    const double gain =
+        1 - (double)m->predicted_ns / (double)stays.predicted_ns;
+    lhi_layer_migration_free(m);
+    CHECK_OK(lh_monitor_make(t.quiet, t.schedule, NULL, &monitor, &err), err);
+    lhi_migration_history tried = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lhi_migration_state now = {.layers = t.layers,
+                                         .may_be_slow = true,
+                                         .monitor = monitor,
+                                         .estimated = slow,
+                                         .schedule = t.schedule,
+                                         .decision = &stays,
+                                         .noise = cases[i].noise * gain};
+        lhi_migration found = {0};
+        if (cases[i].is_first)
+            tried = (lhi_migration_history){0};
+        CHECK_OK(lhi_migration_find(&tried, &now, &found, &err), err);
+        CHECK_MSG((found.layers != NULL) == cases[i].moves, "noise %g",
+                  cases[i].noise);
+        lhi_layer_migration_free(found.layers);
+    }
+    lh_monitor_free(monitor);
+    lh_pipeline_free(slow);
+    tear_down(&t);
+}
+
 /* A layer's activation is 10, and stage 0 has memory for 4 x 4. */
 static void memory_is_kept_to(void)
 {
@@ -267,6 +311,7 @@ int main(void)
     RUN(what_is_no_layer_stays);
     RUN(layers_leave_a_slow_device);
     RUN(it_has_to_pay);
+    RUN(gains_within_the_noise_wait);
     RUN(memory_is_kept_to);
     RUN(wrong_numbers_are_refused);
     return test_summary();

@@ -113,7 +113,7 @@ typedef struct lh_adapt_input {
      * correction of the planned times, not a temporary slowdown. */
     bool is_permanent;
     /* Relative standard error of the mean iteration time under the present
-     * conditions; gains below twice of it cause no switch. 0: none. */
+     * conditions; gains below twice this value cause no switch. 0: none. */
     double noise;
 } lh_adapt_input;
 
