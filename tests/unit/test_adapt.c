@@ -211,16 +211,16 @@ static void a_slow_link_is_answered(void)
     tear_down(&t);
 }
 
-/* Device 1 receives late from both neighbours, and sends in time; then one of
- * its outgoing links is slow, too. */
+/* Device 1 receives late from both neighbours, and sends in time, also while
+ * another link is slow; then one of its outgoing links is slow, too. */
 static void a_late_receiver_is_named(void)
 {
-    static const uint32_t froms[] = {0, 2, 1}, tos[] = {1, 1, 2};
-    static const char late[] = " (only to device 1: its host may be paused or "
-                               "overloaded)";
+    static const uint32_t froms[] = {3, 0, 2, 1}, tos[] = {2, 1, 1, 2};
+    static const char late[] = " (all links to device 1 and none from it: its "
+                               "host may be paused or overloaded): ";
     setting t;
     set_up(&t, "zb-h2", NULL);
-    for (uint32_t k = 0; k < 3; k++) {
+    for (uint32_t k = 0; k < 4; k++) {
         for (uint32_t i = 0; i < lh_pipeline_n_links(t.quiet); i++) {
             const lh_link *l = lh_pipeline_link(t.quiet, i);
             if (l->from == froms[k] && l->to == tos[k])
@@ -229,7 +229,7 @@ static void a_late_receiver_is_named(void)
         CHECK_INT(t.n_events, k + 1);
         t.step += 2;
         const lh_decision d = decide(&t);
-        CHECK_MSG((strstr(d.why, late) != NULL) == (k == 1), "%u: %s", k,
+        CHECK_MSG((strstr(d.why, late) != NULL) == (k == 2), "%u: %s", k,
                   d.why);
         if (d.is_switch)
             answer(&t, false);

@@ -103,22 +103,34 @@ static bool is_slow_link(const lh_adapt_input *now, uint32_t i)
     return false;
 }
 
-/* Returns the device whose incoming links, at least two, have all become slow
- * while none of its outgoing links has: its host probably receives late,
- * because it is paused or overloaded. LH_NONE: there is none. */
+/* Checks whether the links to device `d`, at least two, have all become slow
+ * while no link from it has: its host probably receives late, because it is
+ * paused or overloaded. */
+static bool receives_late(const lh_adapt *a, const lh_adapt_input *now,
+                          uint32_t d)
+{
+    uint32_t n_in = 0;
+    for (uint32_t i = 0; i < lh_pipeline_n_links(a->pipeline); i++) {
+        const lh_link *l = lh_pipeline_link(a->pipeline, i);
+        if ((l->to == d && !is_slow_link(now, i)) ||
+            (l->from == d && is_slow_link(now, i)))
+            return false;
+        n_in += l->to == d;
+    }
+    return n_in >= 2;
+}
+
+/* Returns the first device that receives late, in the order of the events;
+ * LH_NONE: there is none. */
 static uint32_t find_late_receiver(const lh_adapt *a, const lh_adapt_input *now)
 {
-    const uint32_t n_links = lh_pipeline_n_links(a->pipeline);
-    for (uint32_t d = 0; d < lh_pipeline_n_devices(a->pipeline); d++) {
-        uint32_t n_in = 0, n_slow_in = 0, n_slow_out = 0;
-        for (uint32_t i = 0; i < n_links; i++) {
-            const lh_link *l = lh_pipeline_link(a->pipeline, i);
-            n_in += l->to == d;
-            n_slow_in += l->to == d && is_slow_link(now, i);
-            n_slow_out += l->from == d && is_slow_link(now, i);
-        }
-        if (n_in >= 2 && n_slow_in == n_in && n_slow_out == 0)
-            return d;
+    for (uint32_t k = 0; k < now->n_events; k++) {
+        const lh_monitor_event *e = &now->events[k];
+        if (e->target != LH_MONITOR_LINK)
+            continue;
+        const uint32_t to = lh_pipeline_link(a->pipeline, e->index)->to;
+        if (receives_late(a, now, to))
+            return to;
     }
     return LH_NONE;
 }
@@ -142,8 +154,9 @@ static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
     const uint32_t late = find_late_receiver(a, now);
     if (late != LH_NONE)
         append_reason(a,
-                      " (only to device %" PRIu32
-                      ": its host may be paused or overloaded)",
+                      " (all links to device %" PRIu32
+                      " and none from it: its host may be paused or "
+                      "overloaded)",
                       late);
     append_reason(a, n ? ": " : "nothing is slow: ");
 }
