@@ -166,7 +166,7 @@ int main(int argc, char **argv)
         if (written != EXIT_OK)
             code = written;
     }
-    if (status != LH_OK && c.command && c.command->failed)
+    if (status != LH_OK && c.settings && c.command->failed)
         c.command->failed(&c);
     free(text);
     cli_release_names(&c);

@@ -670,7 +670,10 @@ void train_report_failure(const cli *c)
     const train_settings *s = c->settings;
     /* After a usage error, --transport may not have been read. */
     const bool is_known = !c->usage || cli_is_given(c, "transport");
-    if (!c->joins_ranks && !(is_known && s->transport <= TRAIN_LOCAL))
+    /* With --hosts, this process is a rank only as a child. */
+    const bool is_parent = s->hosts && !getenv("RANK");
+    if (!c->joins_ranks && !is_parent &&
+        !(is_known && s->transport <= TRAIN_LOCAL))
         lh_train_report_failure(c->err.text);
 }
 

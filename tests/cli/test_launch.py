@@ -244,6 +244,27 @@ def children(pid):
 
 
 @test
+def only_ranks_report_failures():
+    """srun has started a process per host for --hosts, which is not a rank."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    with socket.socket() as rank_0:
+        rank_0.bind(("127.0.0.1", 0))
+        rank_0.listen()
+        rank_0.setblocking(False)
+        done = harness.run(*TRAIN, "--hosts", "elsewhere:2", env=SECRET | {
+            "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0",
+            "LONGHAUL_HOST": "127.0.0.1",
+            "LONGHAUL_PORT": str(rank_0.getsockname()[1])})
+        check("this host is not in the list" in done.stderr, done.stderr)
+        try:
+            rank_0.accept()[0].close()
+            check(False, "the process reports a failure as a rank of srun")
+        except BlockingIOError:
+            pass
+
+
+@test
 def a_signal_ends_ranks_that_join():
     """Rank 0 waits for rank 2; the signal to rank 1 reaches rank 0, too."""
     uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
