@@ -35,6 +35,17 @@ void lhi_handshake_write(const lhi_handshake_message *h,
     memcpy(out + 128, h->setup, sizeof h->setup);
 }
 
+size_t lhi_handshake_write_refusal(
+    lhi_handshake_message h, const char *why,
+    unsigned char out[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES])
+{
+    h.kind = LHI_HANDSHAKE_REFUSE;
+    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
+    lhi_handshake_write(&h, out);
+    memcpy(out + LHI_HANDSHAKE_BYTES, why, h.more);
+    return LHI_HANDSHAKE_BYTES + h.more;
+}
+
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
                              lhi_handshake_message *out, lh_error *err)
 {

@@ -112,6 +112,11 @@ typedef struct lhi_handshake_message {
  * into `out`. */
 void lhi_handshake_write(const lhi_handshake_message *hello,
                          unsigned char out[LHI_HANDSHAKE_BYTES]);
+/* Encodes a REFUSE message with the reason `why`, of which it includes at most
+ * LHI_REFUSAL_BYTES, into `out`; returns the number of bytes. */
+size_t lhi_handshake_write_refusal(
+    lhi_handshake_message h, const char *why,
+    unsigned char out[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES]);
 /* Decodes a handshake message (kind, rank, job and nonces) of a new connection.
  * LH_EIO: invalid; `err` names the field. */
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],

@@ -253,17 +253,12 @@ static lh_status send_addresses(const rail_setup *j, uint32_t peer,
 static void refuse_all(const rail_setup *j, const char *why)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
-    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_REFUSE,
-                               .rank = j->o->rank,
-                               .n_ranks = j->o->n_ranks,
-                               .more =
-                                   (uint32_t)strnlen(why, LHI_REFUSAL_BYTES)};
+    lhi_handshake_message h = {.rank = j->o->rank, .n_ranks = j->o->n_ranks};
     memcpy(h.job, j->job, sizeof h.job);
-    lhi_handshake_write(&h, bytes);
-    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
+    const size_t size = lhi_handshake_write_refusal(h, why, bytes);
     for (uint32_t i = 0; i < j->o->n_ranks; i++)
         if (i != j->o->rank)
-            lhi_send_now(j->fds[i], bytes, LHI_HANDSHAKE_BYTES + h.more);
+            lhi_send_now(j->fds[i], bytes, size);
 }
 
 /* Reads exactly `size` bytes from socket `fd` until until_ns; false: timeout,
@@ -307,8 +302,9 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
     if (h.kind == LHI_HANDSHAKE_REFUSE) {
         unsigned char more[LHI_REFUSAL_BYTES];
         char text[LHI_REFUSAL_BYTES + 1];
-        const bool has = read_until(j->fds[peer], more, h.more, until_ns);
-        lhi_wire_sanitise_text(more, has ? h.more : 0, text, sizeof text);
+        if (!read_until(j->fds[peer], more, h.more, until_ns))
+            return lhi_fail(err, LH_EIO, "rank %u closed the connection", peer);
+        lhi_wire_sanitise_text(more, h.more, text, sizeof text);
         return lhi_fail(err, LH_EIO, "%s", text);
     }
     if (h.kind != LHI_HANDSHAKE_RAILS || h.rank != peer || h.more != size)

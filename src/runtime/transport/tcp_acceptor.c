@@ -38,10 +38,7 @@ void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, bool is_final,
     unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
     lhi_handshake_message h = lhi_tcp_make_message(t, LHI_HANDSHAKE_REFUSE);
     h.port = is_final;
-    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
-    lhi_handshake_write(&h, bytes);
-    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
-    lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
+    lhi_send_now(fd, bytes, lhi_handshake_write_refusal(h, why, bytes));
 }
 
 void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
@@ -181,7 +178,7 @@ static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
     }
     if (!t->end_reason[0])
         return true;
-    t->n_told += g->shake.client < o->n_ranks;
+    t->n_informed += g->shake.client < o->n_ranks;
     lhi_tcp_refuse(t, g->fd, t->end_status != LH_EIO, t->end_reason);
     return false;
 }

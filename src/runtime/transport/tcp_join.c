@@ -226,9 +226,9 @@ static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
 
 /* Checks whether a rank that failed or has another setup ends the joining: once
  * all other ranks can get the reason, or after a second. */
-static bool has_end_come(const lhi_tcp_join_state *t)
+static bool has_ended(const lhi_tcp_join_state *t)
 {
-    uint32_t n = t->n_told;
+    uint32_t n = t->n_informed;
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
         n += t->fds[i] >= 0;
     return t->end_reason[0] &&
@@ -269,7 +269,7 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
            find_first_missing(t, o->rank + 1) < o->n_ranks) {
         lh_error why = {0};
         uint32_t spoke = UINT32_MAX;
-        if (has_end_come(t) || (t->end_reason[0] && t->is_stopped))
+        if (has_ended(t) || (t->end_reason[0] && t->is_stopped))
             return lhi_fail(err, t->end_status, "%s", t->end_reason);
         if (t->is_stopped || lhi_now_ns() >= t->until_ns ||
             have_wrong_secrets_ended(t))
@@ -284,7 +284,7 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
         lhi_tcp_end_joining(t, status, why.text);
         close(t->fds[spoke]);
         t->fds[spoke] = -1;
-        t->n_told++;
+        t->n_informed++;
     }
     close(t->listener);
     t->listener = -1;
@@ -582,7 +582,7 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 
 /* Checks whether the failure `status` of this rank ends the run even if it has
  * restarts left: a stop, or an invalid setting that no restart changes. At a
- * restart the others may go on without a rank that is not rank 0. */
+ * restart the others may continue without a rank that is not rank 0. */
 static bool ends_run(const lhi_tcp_join_state *t, lh_status status)
 {
     const lhi_tcp_options *o = t->options;

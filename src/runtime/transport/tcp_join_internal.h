@@ -40,9 +40,9 @@ typedef struct lhi_tcp_join_state {
     char end_reason[LHI_REFUSAL_BYTES];
     lh_status end_status;
     int64_t end_ns;
-    uint32_t n_told;   /* ranks that got the reason */
-    uint32_t n_failed; /* connected ranks that are to send why they failed */
-    bool is_stopped;   /* options->is_stopped() has returned true */
+    uint32_t n_informed; /* ranks that got the reason */
+    uint32_t n_failed;   /* connected ranks that are to send why they failed */
+    bool is_stopped;     /* options->is_stopped() has returned true */
     /* By rank: its number was claimed with a wrong secret. */
     bool *is_impersonated;
     /* Last time at which a rank joined, or one was first impersonated. */
