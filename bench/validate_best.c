@@ -18,6 +18,13 @@ static int compare(const void *a, const void *b)
     return order ? order : x < y ? -1 : x > y;
 }
 
+/* Returns the layout and the recomputation of a run, which its job fixes. */
+static lh_choice as_choice(const run *r)
+{
+    return (lh_choice){.layout = r->job->layout,
+                       .recompute = r->job->training.recompute};
+}
+
 /* Returns the run closest to published practice among those whose predicted
  * times exceed `least_s` by at most the mean error of the runs' kind, as
  * longhaul plan prints it; `chosen` if none is closer. */
@@ -27,11 +34,12 @@ static const run *find_practice(const run *const *runs, const double *seconds,
     const lh_validated_runs *of = lh_find_validated_runs(chosen->job);
     const double most = least_s * (1 + (of ? of->mean_percent / 100 : 0));
 
-    for (uint32_t i = 0; of && i < n; i++)
+    for (uint32_t i = 0; of && i < n; i++) {
+        const lh_choice a = as_choice(runs[i]), b = as_choice(chosen);
         if (seconds[i] <= most &&
-            lh_layout_is_closer_to_practice(chosen->job, &runs[i]->job->layout,
-                                            &chosen->job->layout))
+            lh_choice_is_closer_to_practice(chosen->job, &a, &b))
             chosen = runs[i];
+    }
     return chosen;
 }
 

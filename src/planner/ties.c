@@ -31,19 +31,28 @@ static bool is_unusual(const lh_job *job, const lh_layout *l)
            (l->context > 1 && job->training.sequence < LONG_SEQUENCE);
 }
 
-bool lh_layout_is_closer_to_practice(const lh_job *job, const lh_layout *a,
-                                     const lh_layout *b)
+/* Computes the number of GPUs over which a layout divides the model. */
+static uint64_t compute_size(const lh_layout *l)
 {
-    const bool odd_a = is_unusual(job, a), odd_b = is_unusual(job, b);
-    const uint64_t size_a = (uint64_t)a->tensor * a->context * a->pipeline;
-    const uint64_t size_b = (uint64_t)b->tensor * b->context * b->pipeline;
+    return (uint64_t)l->tensor * l->context * l->pipeline;
+}
+
+bool lh_choice_is_closer_to_practice(const lh_job *job, const lh_choice *a,
+                                     const lh_choice *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    const bool odd_a = is_unusual(job, x), odd_b = is_unusual(job, y);
+    const bool full_a = a->recompute == LH_RECOMPUTE_FULL;
+    const bool full_b = b->recompute == LH_RECOMPUTE_FULL;
     if (odd_a != odd_b)
         return odd_b;
-    if (size_a != size_b)
-        return size_a < size_b;
-    if (a->pipeline != b->pipeline)
-        return a->pipeline < b->pipeline;
-    return a->chunks_per_device < b->chunks_per_device;
+    if (full_a != full_b)
+        return full_b;
+    if (compute_size(x) != compute_size(y))
+        return compute_size(x) < compute_size(y);
+    if (x->pipeline != y->pipeline)
+        return x->pipeline < y->pipeline;
+    return x->chunks_per_device < y->chunks_per_device;
 }
 
 lh_status lhi_plan_find_ties(lhi_arena *mem, lh_plan *p, lh_error *err)
@@ -59,8 +68,7 @@ lh_status lhi_plan_find_ties(lhi_arena *mem, lh_plan *p, lh_error *err)
         if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
             continue;
         n++;
-        if (lh_layout_is_closer_to_practice(p->job, &a->layout,
-                                            &closest->layout))
+        if (lh_choice_is_closer_to_practice(p->job, a, closest))
             closest = a;
     }
     if (closest == &p->best)

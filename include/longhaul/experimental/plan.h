@@ -332,14 +332,15 @@ typedef struct lh_plan_ties {
     const lh_choice *practice;
 } lh_plan_ties;
 
-/* Checks whether layout `a` of a job is closer to published practice than `b`:
+/* Checks whether choice `a` of a job is closer to published practice than `b`:
  * it alone keeps tensor-parallel and expert-parallel groups inside nodes and
- * short sequences whole; or else it has the smaller tensor x context x
- * pipeline; or else fewer stages; or else fewer chunks
- * (docs/validation.md#ties). Both are complete layouts. */
-LH_API bool lh_layout_is_closer_to_practice(const lh_job *job,
-                                            const lh_layout *a,
-                                            const lh_layout *b);
+ * short sequences whole; or else it alone does without full recomputation; or
+ * else it has the smaller tensor x context x pipeline; or else fewer stages; or
+ * else fewer chunks (docs/validation.md#ties). Of a choice, only the complete
+ * layout and the recomputation are read. */
+LH_API bool lh_choice_is_closer_to_practice(const lh_job *job,
+                                            const lh_choice *a,
+                                            const lh_choice *b);
 
 /* GPUs of a datacenter that a plan leaves idle, and the best plan that uses
  * more of the datacenter's GPUs. */
