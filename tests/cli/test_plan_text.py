@@ -397,7 +397,7 @@ layout: {tensor: 2, pipeline: 2, context: 1, chunks_per_device: 1}
             ((1024, "megatron", ", fp8: matmul", "h100-sxm", *one),
              "dense models in FP8 under Megatron", "1024-token sequences"),
             ((4096, "none", "", "h100-sxm", *one),
-             "dense models without framework options", None),
+             "dense models, predicted without framework options", None),
             ((4096, "megatron", "", "{preset: h100-sxm, efficiency: 0.5}", *one),
              None, None)):
         write("job.yaml", job % values)
