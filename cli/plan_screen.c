@@ -297,12 +297,11 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
         cli_wrap(c, "alternatives", "--show layouts");
 }
 
-/* Prints the gains from changing options of the training program and from the
- * advised network settings (callback; `most` is unused). */
+/* Prints the gains from changing at most `most` options of the training program
+ * alone, from all of them together and from the advised network settings. */
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
-    (void)most;
-    cli_plan_flags_gain(c, p);
+    cli_plan_flags_gain(c, p, most);
     cli_plan_network_gain(c, p);
 }
 
@@ -373,13 +372,15 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
     uint32_t room = all                       ? UINT32_MAX
                     : used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used
                                               : 0;
-    /* A warning about links is worth more than another alternative. */
+    /* A warning about links is worth more than another alternative, which is
+     * worth more than a single option of the training program. Of three lines
+     * or more, one names the alternatives. */
     char *gain = capture_output(c, print_gain, p, 0);
     const uint32_t kept = count_lines(gain);
     free(gain);
     room -= print_piece_within(c, p, print_others, CLI_SCREEN_OTHERS,
-                               room > kept ? room - kept : 0);
-    print_piece_within(c, p, print_gain, 0, room);
+                               room > kept + 1 ? room - kept : room > 2);
+    print_piece_within(c, p, print_gain, CLI_SCREEN_FLAGS, room);
     print_requested(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
         if ((all && !is_printed_on_request(i)) || shown->parts >> i & 1)

@@ -25,6 +25,7 @@ enum {
     CLI_SCREEN_LINES = 40, /* maximum, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
     CLI_SCREEN_OTHERS = 3,     /* alternatives, if they fit */
+    CLI_SCREEN_FLAGS = 3,      /* options of the program, if they fit */
     CLI_SHOW_NETWORK = 1 << 0, /* first of the list */
     CLI_SHOW_ALL = 1 << 30,    /* all but the network, printed on request */
 };
@@ -63,8 +64,9 @@ void cli_plan_sites(cli *c, const lh_plan *plan);
 /* Prints the `most` best layouts that differ from the plan and from each other.
  */
 void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
-/* Prints the options of the training program that gain more than 1 %. */
-void cli_plan_flags_gain(cli *c, const lh_plan *plan);
+/* Prints at most `most` of the training program's options that gain more than
+ * 1 %, and the gain of all; one option, if it is the only one. */
+void cli_plan_flags_gain(cli *c, const lh_plan *plan, uint32_t most);
 /* Prints a table of the iteration time with each single option of the training
  * program changed. */
 void cli_plan_flags(cli *c, const lh_plan *plan);

@@ -224,25 +224,31 @@ static void format_layout(const lh_plan *p, double matters, char *text,
              f->n_flags, f->n_flags == 1 ? "" : "s");
 }
 
-void cli_plan_flags_gain(cli *c, const lh_plan *p)
+void cli_plan_flags_gain(cli *c, const lh_plan *p, uint32_t most)
 {
-    enum { MOST = 3 };
     const double matters = 0.01;
     uint32_t shown = 0;
+    bool found = false;
     char text[400];
-    for (uint32_t i = 0; i < p->n_flags && shown < MOST; i++) {
+    format_together(p, text, sizeof text);
+    if (!*text && most == 0)
+        most = 1;
+    for (uint32_t i = 0; i < p->n_flags; i++) {
         const lh_flag_advice *f = &p->flags[i];
         char time[CLI_TIME_TEXT];
         if (f->gain <= matters || !f->advised)
             continue;
+        found = true;
+        if (shown == most)
+            break;
         cli_wrap(c, shown++ ? "" : "flags", "%+.1f %%, %s, with %s (%s)",
                  -100 * f->gain,
                  cli_plan_time(p, (double)f->iteration_ns, time), f->flag,
                  f->certainty);
     }
-    format_together(p, text, sizeof text);
-    if (shown)
-        cli_wrap(c, "", "%s%s--show flags", text, *text ? ": " : "all: ");
+    if (found)
+        cli_wrap(c, shown++ ? "" : "flags", "%s%s--show flags", text,
+                 *text ? ": " : "all: ");
     format_layout(p, matters, text, sizeof text);
     if (*text)
         cli_wrap(c, shown ? "" : "flags", "%s: --show flags", text);

@@ -123,6 +123,20 @@ def every_kind_of_job_is_one_screen():
 
 
 @test
+def flags_leave_room_for_alternatives():
+    """Single options of the program are left out first, then alternatives."""
+    job = small(("north", "middle", "south"), (2, 2, 2),
+                layout="tensor: 2, context: 1, chunks_per_device: 1")
+    write("job.yaml", job + "framework: {preset: megatron}\n")
+    said = run("plan", "job.yaml", *SOON, "-o", "plan.json",
+               env={"COLUMNS": "80"}).stdout
+    check(len(said.splitlines()) <= LINES and "more lines" not in said and
+          re.search(r"^ +\+[\d.]+ % ", said, re.M) and
+          re.search(r"^flags +-[\d.]+ %, .* with all 2 advised", said, re.M),
+          said)
+
+
+@test
 def alternatives_are_whole_rows():
     """Tests narrow screens, and jitter, for which rows are longest."""
     write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
