@@ -403,4 +403,30 @@ def the_preset_of_who_runs_the_plan_holds_where_a_section_names_none():
           "of the program that --for names")
 
 
+@test
+def the_playground_offers_all_words_of_a_key():
+    """The error for another word lists them."""
+    page = (ROOT / "wasm/playground/playground.js").read_text()
+    words = re.search(r"const WORDS = \{(.*?)\n\};", page, re.S)[1]
+    for part, names in {
+            "training": "precision optimizer dispatcher rings",
+            "framework": "attention kernels loss gradients reduce receives fp8 "
+                         "experts",
+            "layout": "outermost sharding framework"}.items():
+        for name in names.split():
+            job = {"training": "global_batch: 8, sequence: 2048"}
+            job[part] = f"{job.get(part, '')}, {name}: other".lstrip(", ")
+            write("job.yaml", "longhaul: job/1\nmodel: llama3-8b\ncluster:\n"
+                  "  gpu: h100-sxm\n  gpus_per_node: 8\n"
+                  "  node_link: {gbps: 3600, latency_us: 3}\n"
+                  "  datacenters: [{name: a, nodes: 1}]\n" +
+                  "".join(f"{key}: {{{value}}}\n" for key, value in job.items()))
+            listed = re.search(r"must be (.*), not 'other'",
+                               run("plan", "job.yaml").stderr)
+            offered = re.search(rf"\b{name}: \[([^]]*)\]", words)
+            check(listed and offered and
+                  re.split(", | or ", listed[1]) ==
+                  re.findall("'([^']*)'", offered[1]), f"{part}.{name}")
+
+
 finish()

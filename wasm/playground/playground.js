@@ -158,13 +158,16 @@ const OPTIONAL = {
 const WORDS = {
   precision: ['bf16', 'fp16', 'fp32'], optimizer: ['adamw', 'adam'],
   zero: ['0', '1', '2', '3'], recompute: ['none', 'selective', 'full'],
-  dispatcher: ['alltoall', 'deepep'], rings: ['lockstep', 'pipelined'],
-  attention: ['fused', 'unfused'], gradients: ['fp32', 'bf16', 'fp16'],
+  dispatcher: ['alltoall', 'deepep', 'hybridep', 'allgather'],
+  rings: ['lockstep', 'pipelined'],
+  attention: ['fused', 'unfused', 'flash-attention-2', 'cudnn', 'cudnn-fp8'],
+  kernels: ['fused', 'eager'], loss: ['fused', 'eager', 'chunked'],
+  gradients: ['fp32', 'bf16', 'fp16'],
   reduce: ['fp32', 'bf16', 'fp16'], receives: ['early', 'late', 'late-fd'],
-  fp8: ['none', 'matmul', 'dispatch'], experts: ['grouped', 'fused'],
+  fp8: ['none', 'matmul', 'dispatch', 'head'], experts: ['grouped', 'fused'],
   outermost: ['pipeline', 'data', 'mixed'],
   sharding: ['full', 'hybrid', 'hybrid-leaders'],
-  framework: ['longhaul', 'megatron', 'torchtitan', 'pytorch'],
+  framework: ['any', 'longhaul', 'megatron', 'torchtitan', 'pytorch'],
   dropout: ['true', 'false'], sequence_parallel: ['true', 'false'],
 };
 
