@@ -397,6 +397,39 @@ static void a_rate_has_to_be_known(void)
                    "on h100-sxm; use cudnn");
 }
 
+/* NVIDIA measured FP8 attention with a causal mask and with a window. */
+static void sparse_and_chunked_attention_have_no_fp8_rates(void)
+{
+    static const char *const models[] = {
+        "{layers: 4, hidden: 1024, ffn: 4096, heads: 8, vocab: 32000, "
+        "sliding_window: 1024, chunked_attention: true}",
+        "{layers: 4, hidden: 1024, ffn: 4096, heads: 8, vocab: 32000, "
+        "q_lora_rank: 64, kv_lora_rank: 64, qk_nope_head_dim: 64, "
+        "qk_rope_head_dim: 64, v_head_dim: 64, index_heads: 8, "
+        "index_head_dim: 128, index_topk: 512}"};
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int fp8 = 0; fp8 < 2; fp8++) {
+            char text[1024];
+            lh_error err = {0};
+            lh_job *job = NULL;
+
+            snprintf(text, sizeof text,
+                     "longhaul: job/1\nmodel: %s\n"
+                     "training: {global_batch: 8, sequence: 4096}\n"
+                     "cluster:\n  gpu: gb200\n  gpus_per_node: 4\n"
+                     "  node_link: {gbps: 3600, latency_us: 3}\n"
+                     "  datacenters: [{name: a, nodes: 1}]\n"
+                     "framework: {fp8: matmul, attention: cudnn%s}\n",
+                     models[i], fp8 ? "-fp8" : "");
+            lh_job_parse(text, strlen(text), "j.yaml", NULL, &job, &err);
+            CHECK_MSG((job == NULL) == fp8, "%s", err.text);
+            CHECK_MSG(!fp8 || strstr(err.text, "sparse or chunked attention"),
+                      "%s", err.text);
+            lh_job_free(job);
+        }
+}
+
 static void a_rate_reads_back(void)
 {
     static const char *const gpus[] = {
@@ -490,6 +523,7 @@ int main(void)
     RUN(a_window_saves_no_time_backward_in_8_bits);
     RUN(the_head_can_be_in_8_bits);
     RUN(a_rate_has_to_be_known);
+    RUN(sparse_and_chunked_attention_have_no_fp8_rates);
     RUN(a_rate_reads_back);
     RUN(each_key_counts);
     return test_summary();

@@ -285,8 +285,8 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
  * rates, in 16 bits. */
 enum { FP8_ATTENTION_TFLOPS = 2250 };
 
-/* Fails with LH_EINPUT if attention is in FP8 while products are not, or on a
- * GPU without known rates. */
+/* Fails with LH_EINPUT if attention is in FP8 while products are not, for a
+ * kind of attention or on a GPU without known rates. */
 static lh_status check_fp8_attention(const lhi_read_context *r,
                                      const lhi_node *map, const lh_framework *f,
                                      const lh_job *job, lh_error *err)
@@ -298,6 +298,11 @@ static lh_status check_fp8_attention(const lhi_read_context *r,
     if (f->fp8 == LH_FP8_NONE)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "requires framework.fp8; use cudnn");
+    if (job->model->index_topk || job->model->chunked_attention)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "its rates are unknown for the sparse or chunked "
+                            "attention of %s; use cudnn",
+                            job->model->name);
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (job->datacenters[i].gpu.tflops < FP8_ATTENTION_TFLOPS)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
