@@ -205,6 +205,9 @@ def nemo_keys_are_converted():
              "biases"),
             ("transformer_engine", "transformer_engine: False",
              ("attention: unfused",), None),
+            ("fp8", "fp8: True\n  fp8_dot_product_attention: True",
+             ("fp8: matmul",), "fp8_dot_product_attention: attention is "
+             "modelled in the compute precision"),
             ("fp8", "fp8: True", ("fp8: matmul",),
              "fp8: weights are modelled as stored in 8 bits"),
             ("mcore_gpt", "fsdp: True\n  fsdp_sharding_strategy: grad",

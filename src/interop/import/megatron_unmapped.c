@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron-LM's arguments without a counterpart in a job: those that change
- * time or memory. megatron_ignored.c lists the others, and the source. */
+/* Megatron-LM's arguments, and fields of its configuration, without a
+ * counterpart in a job: those that change time or memory. megatron_ignored.c
+ * lists the others, and the source. */
 #include "interop/import/megatron_internal.h"
 
 #include <string.h>
@@ -97,6 +98,10 @@ static const explained_argument noted[] = {
     {"fp16-lm-cross-entropy", LHI_ARITY_FLAG, "the loss is modelled in fp32"},
     {"fp32-residual-connection", LHI_ARITY_FLAG,
      "residuals are modelled in the compute precision"},
+    {"fp8-dot-product-attention", LHI_ARITY_FLAG,
+     "attention is modelled in the compute precision"},
+    {"fp8-multi-head-attention", LHI_ARITY_FLAG,
+     "attention is modelled in the compute precision"},
     {"fp8-output-proj", LHI_ARITY_FLAG,
      "the head is modelled in the compute precision"},
     {"fp8-recipe", LHI_ARITY_ONE, "FP8 is modelled with delayed scaling"},
