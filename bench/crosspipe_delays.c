@@ -330,22 +330,30 @@ void crosspipe_strides(FILE *to, const page_options *how)
 void crosspipe_claim_savings(score *s, FILE *to)
 {
     paper_pipeline ud = delayed_pipeline(&models[0], "ud", true, 2);
-    double ms = paper_pipeline_solve(&ud, 20000000).ms;
+    paper_pipeline wave = delayed_pipeline(&models[0], "wave", true, 2);
+    double ud_ms = paper_pipeline_solve(&ud, 20000000).ms;
+    double wave_ms = paper_pipeline_solve(&wave, 20000000).ms;
     const struct {
         const char *claimed;
+        double ms;
         const static_schedule *of;
         bool arranged;
         double paper;
         score_class as;
         const char *why;
     } lines[] = {
-        {"CrossUD, largest saving, original: 1F1B", &statics[0], false, 33.6,
-         SCORE_INFORMATIVE, "\"up to\", over the static schedules on UD"},
-        {"CrossUD, largest saving, optimized: 1F1B", &statics[0], true, 21.9,
-         SCORE_INFORMATIVE,
-         "as above; measured CrossUD is slower than simulated at 2 F"},
-        {"CrossUD, optimized: ZB-H1", &statics[2], true, 21.9, SCORE_VARIANT,
-         "the base that fits the paper's number best"},
+        {"largest saving, original: CrossWave, ZB-V", wave_ms, &statics[3],
+         false, 33.6, SCORE_INFORMATIVE,
+         "\"up to\", over static schedules with the same placement and memory; "
+         "measured CrossWave is slower than simulated at 2 F"},
+        {"CrossUD, original: 1F1B", ud_ms, &statics[0], false, 33.6,
+         SCORE_VARIANT, "the base that fits the paper's number best"},
+        {"largest saving, optimized: CrossUD, 1F1B", ud_ms, &statics[0], true,
+         21.9, SCORE_INFORMATIVE,
+         "\"up to\" as above; measured CrossUD is slower than simulated at 2 "
+         "F"},
+        {"CrossUD, optimized: ZB-H1", ud_ms, &statics[2], true, 21.9,
+         SCORE_VARIANT, "the base that fits the paper's number best"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -355,7 +363,7 @@ void crosspipe_claim_savings(score *s, FILE *to)
             "figure 11",
             lines[i].claimed,
             "M70, transfer 2 F, solved",
-            score_number(100 * (1 - ms / base), lines[i].paper),
+            score_number(100 * (1 - lines[i].ms / base), lines[i].paper),
             .digits = 1,
             .unit = " %",
             .as = lines[i].as,
