@@ -43,9 +43,19 @@ bool score_agrees(const score_row *r)
                       : r->value < r->high - resolution;
 }
 
+/* Checks whether a model without any effect would agree. */
+static bool none_agrees(const score_row *r)
+{
+    score_row none = *r;
+
+    none.value = 1;
+    return score_agrees(&none);
+}
+
 static score_class classify(const score_row *r, score_class as)
 {
-    bool flat = r->is_ratio && fabs(r->value - 1) <= no_effect;
+    bool flat =
+        r->is_ratio && (fabs(r->value - 1) <= no_effect || none_agrees(r));
     bool vague = is_number(r) && r->high > wide * r->low;
     bool counts = as == SCORE_INFORMATIVE || as == SCORE_VARIANT;
 

@@ -12,7 +12,8 @@
 typedef enum score_class {
     SCORE_INFORMATIVE, /* computed without the published value */
     /* Agrees, but so would a model without any effect: a ratio within 0.5 % of
-     * 1, or a published range wider than a factor of 1.5. */
+     * 1, a published ratio with which 1 agrees, or a published range wider than
+     * a factor of 1.5. */
     SCORE_TRIVIAL,
     SCORE_FITTED,  /* a constant of the row was chosen to match results */
     SCORE_GIVEN,   /* follows from inputs of the row: an identity */
