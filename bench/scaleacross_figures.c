@@ -224,7 +224,7 @@ void across_print_readings(FILE *to)
         {"4", "dense: PP-out / DP-out", dense_ratio, 4, "narrow gap"},
         {"4", "dense: PP-out / DP-out", dense_ratio, 8, "above 1"},
         {"4", "dense: PP-out / DP-out", dense_ratio, 16, "1.285"},
-        {"8", "MoE: DP-out / PP-out", mixture_ratio, 4.0 / 3, "about even"},
+        {"8", "MoE: DP-out / PP-out", mixture_ratio, 4.0 / 3, "about 1"},
         {"8", "MoE: DP-out / PP-out", mixture_ratio, 8, "above 1"},
         {"8", "MoE: DP-out / PP-out", mixture_ratio, 16, "1.494"},
         {"15", "dense: FSDP / HSDP", leaders_ratio, 1, "below 1"},
@@ -278,12 +278,21 @@ static void add_8k(const value_sink *a, const char *figure, uint32_t pipeline)
     workload dense = across_8k(0, pipeline), many = across_8k(128, pipeline);
     growth d = growth_of(&dense, NULL), m = growth_of(&many, NULL);
 
+    if (pipeline == 2) {
+        workload few = across_8k(16, pipeline);
+        growth f = growth_of(&few, NULL);
+
+        add(a, f.over[PIPELINE_OUT] / f.over[DATA_OUT], figure,
+            "16 experts growth PP by DP", 0);
+    }
     add(a, m.over[DATA_OUT] / m.over[PIPELINE_OUT], figure,
         "128 experts growth DP by PP", 0);
     add(a, m.over[PIPELINE_OUT], figure, "128 experts PP 4x", 0);
     add(a, d.over[PIPELINE_OUT] / d.over[DATA_OUT], figure,
         "dense growth PP by DP", 0);
     if (pipeline > 2) {
+        add(a, d.over[DATA_OUT], figure, "dense DP 4x", 0);
+        add(a, d.over[PIPELINE_OUT], figure, "dense PP 4x", 0);
         add(a, d.latency[PIPELINE_OUT] / m.latency[PIPELINE_OUT], figure,
             "latency PP dense by 128 experts", 0);
         return;
@@ -372,18 +381,26 @@ static void add_loss(const value_sink *a)
 {
     const topology *on = across_topology("A1");
     workload w = across_100k(on);
+    double lossy[2];
 
     for (int out = 0; out < 2; out++) {
         crossing c = {.outermost = (outer)out,
                       .oversubscription = default_oversubscription,
                       .latency_us = default_latency_us,
-                      .link_keys = "loss: 2.0e-4, recovery: go-back-n"};
+                      .link_keys = "loss: 2.0e-5, recovery: go-back-n"};
+        double least = across_seconds(&w, on, &c, "dorapp");
+
+        c.link_keys = "loss: 2.0e-3, recovery: go-back-n";
+        lossy[out] = across_seconds(&w, on, &c, "dorapp") / least;
+        c.link_keys = "loss: 2.0e-4, recovery: go-back-n";
+
         double near = across_seconds(&w, on, &c, "dorapp");
 
         c.latency_us = 1000;
         add(a, across_seconds(&w, on, &c, "dorapp") / near, "18",
             out == DATA_OUT ? "DP 1000 us" : "PP 1000 us", 0);
     }
+    add(a, lossy[PIPELINE_OUT] / lossy[DATA_OUT], "18", "loss PP by DP", 0);
 }
 
 /* Compares one-layer chunks with a partition of one chunk less per device (a
