@@ -126,17 +126,25 @@ void pipemesh_print_missing(double efficiency)
         "derived throughput is highest at 12 chunks\n  for any message time "
         "C_PP for which the planner chooses 8.\n* In figure 15 all "
         "communication is still hidden with all parameters at ZeRO-3, so that "
-        "this plan is\n  no slower than the mixed plan. The published loss "
-        "with all parameters at ZeRO-3, 2.7 %%, is due to\n  contention, "
-        "which the model does not have.\n* The paper has a queue (first "
+        "this plan is\n  no slower than the mixed plan. The paper attributes "
+        "its loss of 2.7 %% to more DP\n  communication. The paper's losses "
+        "with ZeRO-1 and 2 come from recomputed operations, which are\n  "
+        "others than here.\n* In figure 15 the depth-first plan without the "
+        "elastic schedule loses 62 %% with all parameters at\n  ZeRO-3 "
+        "(published: 9.7 %%), because its gathers are exposed. If the planner "
+        "chooses the share at\n  ZeRO-3, the loss is 10.6 %%, from exposed "
+        "communication; the paper's loss is from recomputation.\n* The paper "
+        "has a queue (first "
         "enqueue group) of q = 12 microbatches where 11 hide as much\n  "
         "communication: 24 microbatches make three groups of at most 11, or "
         "two of 12; with 11 a stage\n  keeps the activations of M - 1 fewer "
         "passes in memory.\n* Compute times, CPU memory, total GPU memory "
         "(29.9 GiB against 28 for states and activations) and\n  Fold3D's "
         "activations cannot be derived: they are measurements of the paper's "
-        "implementation.\n* Two values on this page are fitted: %.2f of the "
-        "link rate, and kept activations of 28 sbh for\n  GPT-3 on A100.\n",
+        "implementation.\n* Four values on this page are fitted: %.2f of the "
+        "link rate (0.21 in the second table of weak\n  scaling), kept "
+        "activations of 28 sbh for GPT-3 on A100, and the message time of "
+        "figure 13.\n",
         efficiency);
 }
 
