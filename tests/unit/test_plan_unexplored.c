@@ -364,8 +364,49 @@ static void stages_without_effect_are_equal(void)
     lh_job_free(job);
 }
 
+/* Merges a plan of `ns` with the bound bound_ns with a repeated search's, and
+ * checks the result. */
+static void merge(int64_t ns, int64_t bound_ns, int64_t repeat_ns,
+                  int64_t repeat_bound_ns, int64_t expected_bound_ns,
+                  const char *expected)
+{
+    const lh_plan_options o = {.size = sizeof o, .seconds = 1};
+    lhi_unexplored u = {.job = NULL}, v = {.job = NULL};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_error err = {0};
+    lh_plan plans[] = {
+        {.search_bound_ns = bound_ns, .best.iteration_ns = ns},
+        {.search_bound_ns = repeat_bound_ns, .best.iteration_ns = repeat_ns}};
+    char why[2][LHI_OPTIMALITY_TEXT + 8];
+    for (int i = 0; i < 2; i++) {
+        char standing[LHI_OPTIMALITY_TEXT];
+        plans[i].n_layouts = plans[i].n_unexplored = 7;
+        lhi_format_plan_optimality(&plans[i], &o, standing, sizeof standing);
+        snprintf(why[i], sizeof why[i], "%s; end", standing);
+        plans[i].best.why = why[i];
+    }
+    CHECK_OK(lhi_plan_merge_repeat(&o, mem, &plans[1], &v, &plans[0], &u, &err),
+             err);
+    CHECK_INT(plans[0].best.iteration_ns, repeat_ns < ns ? repeat_ns : ns);
+    CHECK_INT(plans[0].search_bound_ns, expected_bound_ns);
+    CHECK_HAS(plans[0].best.why, expected);
+    CHECK_HAS(plans[0].best.why, "; end");
+    lhi_arena_free(mem);
+}
+
+/* Repeated searches of a job each prove a lower bound on every plan, so the
+ * greatest holds for the best plan, wherever it was found. */
+static void repeats_keep_the_greatest_bound(void)
+{
+    merge(1000, 800, 1000, 900, 900, "at most 11.1 % faster");
+    merge(1000, 800, 1100, 900, 900, "at most 11.1 % faster");
+    merge(1000, 900, 990, 800, 900, "at most 10.0 % faster");
+    merge(1000, 800, 1100, 1050, 1000, "7 layouts not explored; end");
+}
+
 int main(void)
 {
+    RUN(repeats_keep_the_greatest_bound);
     RUN(stages_without_effect_are_equal);
     RUN(alternatives_say_if_nobody_looked);
     RUN(nonsense_is_refused);

@@ -573,6 +573,45 @@ static void swap_results(lh_plan *a, lhi_unexplored *u, lh_plan *b,
     *v = unexplored;
 }
 
+/* Raises the plan's proven bounds to those of `other`, at most to the plan's
+ * own time and cost. */
+static void raise_bounds(const lh_plan *other, lh_plan *plan)
+{
+    if (plan->search_bound_ns > 0)
+        plan->search_bound_ns = lhi_min_int64(
+            lhi_max_int64(plan->search_bound_ns, other->search_bound_ns),
+            plan->best.iteration_ns);
+    if (plan->search_bound_usd > 0 && plan->best.cost)
+        plan->search_bound_usd =
+            fmin(fmax(plan->search_bound_usd, other->search_bound_usd),
+                 plan->best.cost->usd);
+}
+
+lh_status lhi_plan_merge_repeat(const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *other, lhi_unexplored *left,
+                                lh_plan *plan, lhi_unexplored *unexplored,
+                                lh_error *err)
+{
+    char before[LHI_OPTIMALITY_TEXT], after[LHI_OPTIMALITY_TEXT];
+    if (lhi_objective_value(options, &other->best) <
+        lhi_objective_value(options, &plan->best))
+        swap_results(plan, unexplored, other, left);
+    lhi_format_plan_optimality(plan, options, before, sizeof before);
+    raise_bounds(other, plan);
+    lhi_format_plan_optimality(plan, options, after, sizeof after);
+    const size_t len = strlen(before);
+    const char *why = plan->best.why;
+    if (!why || strcmp(before, after) == 0 || strncmp(why, before, len) != 0)
+        return LH_OK;
+    const size_t room = strlen(after) + strlen(why + len) + 1;
+    char *text = LHI_NEW(mem, char, room);
+    if (!text)
+        return lhi_fail_nomem(err);
+    snprintf(text, room, "%s%s", after, why + len);
+    plan->best.why = text;
+    return LH_OK;
+}
+
 lh_status lhi_plan_search_within_limits(const lh_job *job,
                                         const lh_plan_options *options,
                                         lhi_arena *mem,
@@ -598,9 +637,9 @@ lh_status lhi_plan_search_within_limits(const lh_job *job,
         lhi_unexplored left = {.job = unexplored->job};
         lh_status status = lhi_plan_search_and_refine(job, &now, mem, &left, 0,
                                                       shared, &next, err);
-        if (status == LH_OK && lhi_objective_value(options, &next.best) <
-                                   lhi_objective_value(options, &plan->best))
-            swap_results(plan, unexplored, &next, &left);
+        if (status == LH_OK)
+            status = lhi_plan_merge_repeat(options, mem, &next, &left, plan,
+                                           unexplored, err);
         lh_pipeline_free((lh_pipeline *)next.pipeline);
         lh_schedule_free((lh_schedule *)next.schedule);
         lhi_unexplored_fini(&left);

@@ -31,13 +31,24 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
 
 /* Searches the best plan as lhi_plan_search_and_refine() does. With a limit in
  * seconds, repeats the search with more effort until the limit, as long as the
- * gap to the lower bound is above 0.5 %, and keeps the best plan. */
+ * gap to the lower bound is above 0.5 %, and keeps the best plan with the
+ * greatest of the lower bounds. */
 lh_status lhi_plan_search_within_limits(const lh_job *job,
                                         const lh_plan_options *options,
                                         lhi_arena *mem,
                                         lhi_unexplored *unexplored,
                                         lhi_evaluation_cache *shared,
                                         lh_plan *plan, lh_error *err);
+
+/* Merges `other`, a plan of the same job and options from a search with more
+ * effort, and its bounds on unexplored layouts into `plan` and `unexplored`:
+ * the better plan stays in `plan`, with the greater of the two proven bounds.
+ * `other` and `left` receive the worse one; the caller frees both. The text is
+ * in `mem`. */
+lh_status lhi_plan_merge_repeat(const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *other, lhi_unexplored *left,
+                                lh_plan *plan, lhi_unexplored *unexplored,
+                                lh_error *err);
 
 /* Replaces the plan by `other`, a plan of the same job with less usable memory,
  * if that is better with the job's memory: any layout that fits less memory
