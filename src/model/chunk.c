@@ -80,11 +80,11 @@ typedef struct largest_two {
 } largest_two;
 
 /* Updates the two largest numbers of gathered parameters, *most, with those of
- * `part`: one layer, the embedding or the head. shared_ranks, expert_ranks:
- * GPUs that share dense and expert parameters. */
-static void add_unsharded_part(const lhi_cost_context *p,
-                               lh_cost_layer_range part, double shared_ranks,
-                               double expert_ranks, largest_two *most)
+ * `part`: one layer, the embedding or the head, of which there are `n`.
+ * shared_ranks, expert_ranks: GPUs that share dense and expert parameters. */
+static void add_unsharded_parts(const lhi_cost_context *p, uint32_t n,
+                                lh_cost_layer_range part, double shared_ranks,
+                                double expert_ranks, largest_two *most)
 {
     lhi_params params;
     double whole = 0;
@@ -94,8 +94,10 @@ static void add_unsharded_part(const lhi_cost_context *p,
         whole += params.total - params.experts;
     if (expert_ranks > 1)
         whole += params.experts;
-    most->smaller = fmax(most->smaller, fmin(most->larger, whole));
-    most->larger = fmax(most->larger, whole);
+    for (uint32_t i = 0; i < n && i < 2; i++) {
+        most->smaller = fmax(most->smaller, fmin(most->larger, whole));
+        most->larger = fmax(most->larger, whole);
+    }
 }
 
 /* Computes the bytes of the buffers for data that ZeRO 2 and 3 hold unsharded
@@ -115,18 +117,20 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
         return 0;
     if (zero > 2)
         bytes += p->shape.element;
-    for (uint32_t i = 0; i < slice->n_layers; i++)
-        add_unsharded_part(
-            p,
-            (lh_cost_layer_range){.first_layer = slice->first_layer + i,
-                                  .n_layers = 1},
+    uint32_t n;
+    for (uint32_t i = 0; i < slice->n_layers; i += n) {
+        const uint32_t layer = slice->first_layer + i;
+        n = lhi_count_equal_layers(p->job->model, layer, slice->n_layers - i);
+        add_unsharded_parts(
+            p, n, (lh_cost_layer_range){.first_layer = layer, .n_layers = 1},
             shared_ranks, expert_ranks, &most);
+    }
     if (slice->embedding)
-        add_unsharded_part(p, (lh_cost_layer_range){.embedding = true},
-                           shared_ranks, expert_ranks, &most);
+        add_unsharded_parts(p, 1, (lh_cost_layer_range){.embedding = true},
+                            shared_ranks, expert_ranks, &most);
     if (lhi_slice_has_end(slice))
-        add_unsharded_part(
-            p, (lh_cost_layer_range){.head = slice->head, .mtp = slice->mtp},
+        add_unsharded_parts(
+            p, 1, (lh_cost_layer_range){.head = slice->head, .mtp = slice->mtp},
             shared_ranks, expert_ranks, &most);
     return bytes * (most.larger + most.smaller);
 }
@@ -281,7 +285,7 @@ static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             lh_error *err)
 {
     lhi_cost_context p;
-    lhi_slice_sums s = {0};
+    lhi_slice_sums s;
     lhi_params params;
     lh_cost cost = {0};
 

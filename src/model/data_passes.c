@@ -103,7 +103,7 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p,
                                        adjacent_part *out, lh_error *err)
 {
     lhi_cost_context there = *p;
-    lhi_slice_sums sums = {0};
+    lhi_slice_sums sums;
     const lhi_slice_part *part;
     lhi_part_times times;
     double gather, reduce;

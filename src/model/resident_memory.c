@@ -414,14 +414,12 @@ uint32_t lhi_count_moe_layers(const lh_model *m,
                               const lh_cost_layer_range *slice)
 {
     uint32_t first, layers = 0;
-    const uint32_t n =
-        lhi_slice_has_mtp(m, slice) ? lhi_model_mtp_layers(m, &first) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (lh_model_layer_is_moe(m, first + i))
-            layers += m->mtp_layers;
-    for (uint32_t i = 0; i < slice->n_layers; i++)
-        layers += lh_model_layer_is_moe(m, slice->first_layer + i);
-    return layers;
+    if (lhi_slice_has_mtp(m, slice)) {
+        const uint32_t n = lhi_model_mtp_layers(m, &first);
+        layers = m->mtp_layers * lhi_model_moe_layers(m, first, n);
+    }
+    return layers +
+           lhi_model_moe_layers(m, slice->first_layer, slice->n_layers);
 }
 
 bool lhi_slice_has_end(const lh_cost_layer_range *slice)

@@ -113,17 +113,19 @@ lh_status lhi_complete_cost_options(const lh_job *job,
                                     const lh_cost_options *in,
                                     lh_cost_options *out, lh_error *err)
 {
-    lh_cost_options options;
     const lh_cost_constants *c;
 
-    LHI_TRY(LHI_OPTIONS_COPY(lh_cost_options, &options, in, err));
-    if (!options.constants)
-        options.constants = lhi_find_cost_constants(job);
-    add_framework(&job->framework, &options);
-    if (options.gradient_bytes > 8 || options.gradient_wire_bytes > 8)
+    if (in == out)
+        LHI_TRY(lhi_options_check_size(in, "lh_cost_options", err));
+    else
+        LHI_TRY(LHI_OPTIONS_COPY(lh_cost_options, out, in, err));
+    if (!out->constants)
+        out->constants = lhi_find_cost_constants(job);
+    add_framework(&job->framework, out);
+    if (out->gradient_bytes > 8 || out->gradient_wire_bytes > 8)
         return lhi_fail(err, LH_EINVAL,
                         "a gradient element has at most 8 bytes");
-    c = options.constants;
+    c = out->constants;
     LHI_TRY(check_share(c->matmul_efficiency, "matmul_efficiency", err));
     LHI_TRY(check_share(c->memory_efficiency, "memory_efficiency", err));
     LHI_TRY(check_share(c->node_efficiency, "node_efficiency", err));
@@ -136,9 +138,7 @@ lh_status lhi_complete_cost_options(const lh_job *job,
     LHI_TRY(check_amount(c->layer_host_ns, "layer_host_ns", err));
     LHI_TRY(check_amount(c->dispatch_ns, "dispatch_ns", err));
     LHI_TRY(check_amount(c->expert_ns, "expert_ns", err));
-    LHI_TRY(check_amount(c->iteration_ns, "iteration_ns", err));
-    *out = options;
-    return LH_OK;
+    return check_amount(c->iteration_ns, "iteration_ns", err);
 }
 
 lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,

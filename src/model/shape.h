@@ -126,7 +126,8 @@ bool lhi_is_iteration_end_measured(const lh_job *job);
 int64_t lhi_find_iteration_overhead_ns(const lh_job *job);
 
 /* Copies the cost options and fills their defaults and the values that default
- * to the job's. LH_EINVAL: a wrong size or a constant out of range. */
+ * to the job's. `in` may be `out`, which is undefined on failure. LH_EINVAL: a
+ * wrong size or a constant out of range. */
 lh_status lhi_complete_cost_options(const lh_job *job,
                                     const lh_cost_options *in,
                                     lh_cost_options *out, lh_error *err);

@@ -6,6 +6,8 @@
 #include "base/fail.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 /* Sets the pass times *out from a profile measurement `m`. Adds the modelled
  * communication of `work`, and the recomputation of a layer (`is_layer`), if
@@ -134,8 +136,9 @@ static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
 {
     const lh_model *model = p->job->model;
     bool made[LHI_LAYER_KINDS] = {false};
+    uint32_t n;
 
-    for (uint32_t i = 0; i < p->slice->n_layers; i++) {
+    for (uint32_t i = 0; i < p->slice->n_layers; i += n) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
         const uint32_t kind = lhi_find_layer_kind(model, layer);
@@ -153,7 +156,9 @@ static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
             *one = build_part(p, &m, &work, &held, true, layer);
             made[kind] = true;
         }
-        add_part(one, s);
+        n = lhi_count_equal_layers(model, layer, p->slice->n_layers - i);
+        for (uint32_t k = 0; k < n; k++)
+            add_part(one, s);
     }
     return LH_OK;
 }
@@ -234,53 +239,43 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
     return LH_OK;
 }
 
-/* Sets the sums of the layer range from the profile's measurement of the whole
- * chunk. *found = false: the profile has none, and the sums are unchanged. */
-static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s,
-                           bool *found, lh_error *err)
+/* Sets the sums of the layer range from `m`, the profile's measurement of the
+ * whole chunk. */
+static lh_status sum_chunk(const lhi_cost_context *p, const lhi_measurement *m,
+                           lhi_slice_sums *s, lh_error *err)
 {
-    lhi_measurement m = {0};
     lhi_cost_context bare = *p;
-    lhi_slice_sums estimate = {0};
 
-    *found = false;
-    if (!p->slice->n_chunks)
-        return LH_OK;
-    LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
-                                 LH_PROFILE_CHUNK, &m, err));
-    if (!m.found)
-        return LH_OK;
-    *found = true;
     bare.options.ignore_profile = true;
-    LHI_TRY(sum_layers(&bare, &estimate, err));
-    LHI_TRY(sum_ends(&bare, &estimate, err));
-    *s = estimate;
+    LHI_TRY(sum_layers(&bare, s, err));
+    LHI_TRY(sum_ends(&bare, s, err));
+    const lhi_pass_times estimate = s->time;
     s->any_measured = true;
     s->any_estimated = false;
-    s->static_bytes = m.static_bytes;
+    s->static_bytes = m->static_bytes;
     s->time.f =
-        (lhi_time_breakdown){.flops = estimate.time.f.flops, .total = m.f_ns};
+        (lhi_time_breakdown){.flops = estimate.f.flops, .total = m->f_ns};
     s->time.d =
-        (lhi_time_breakdown){.flops = estimate.time.d.flops, .total = m.d_ns};
+        (lhi_time_breakdown){.flops = estimate.d.flops, .total = m->d_ns};
     s->time.w =
-        (lhi_time_breakdown){.flops = estimate.time.w.flops, .total = m.w_ns};
-    if (!m.communication) {
-        s->time.f.communication = estimate.time.f.communication;
-        s->time.d.communication = estimate.time.d.communication;
+        (lhi_time_breakdown){.flops = estimate.w.flops, .total = m->w_ns};
+    if (!m->communication) {
+        s->time.f.communication = estimate.f.communication;
+        s->time.d.communication = estimate.d.communication;
         s->time.f.total += s->time.f.communication;
         s->time.d.total += s->time.d.communication;
     }
-    if (!m.recompute_done) {
+    if (!m->recompute_done) {
         if (p->shape.recompute == LH_RECOMPUTE_FULL)
-            s->time.d.total += m.f_ns;
+            s->time.d.total += m->f_ns;
         for (uint32_t i = 0; i < p->slice->n_layers; i++)
             s->time.d.total += compute_selective_recompute_time(
-                p, p->slice->first_layer + i, m.communication);
+                p, p->slice->first_layer + i, m->communication);
     }
-    if (m.activation_bytes >= 0 && m.recompute_done) {
-        s->memory.activation = m.activation_bytes;
+    if (m->activation_bytes >= 0 && m->recompute_done) {
+        s->memory.activation = m->activation_bytes;
         s->memory.weight_input =
-            fmin(s->memory.weight_input, m.activation_bytes);
+            fmin(s->memory.weight_input, m->activation_bytes);
         s->any_bytes_measured = true;
         s->any_bytes_estimated = false;
     }
@@ -290,14 +285,15 @@ static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s,
 lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out,
                                lh_error *err)
 {
-    lhi_slice_sums s = {0};
-    bool whole;
+    lhi_measurement m;
 
-    LHI_TRY(sum_chunk(p, &s, &whole, err));
-    if (!whole) {
-        LHI_TRY(sum_layers(p, &s, err));
-        LHI_TRY(sum_ends(p, &s, err));
+    memset(out, 0, offsetof(lhi_slice_sums, layers));
+    if (p->slice->n_chunks) {
+        LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
+                                     LH_PROFILE_CHUNK, &m, err));
+        if (m.found)
+            return sum_chunk(p, &m, out, err);
     }
-    *out = s;
-    return LH_OK;
+    LHI_TRY(sum_layers(p, out, err));
+    return sum_ends(p, out, err);
 }

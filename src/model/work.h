@@ -94,22 +94,6 @@ void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence);
 
-/* Returns a layer's kind, below LHI_LAYER_KINDS: by its mixer, with or without
- * a window, and by its MLP or experts. Same-kind layers have equal costs. */
-static inline uint32_t lhi_find_layer_kind(const lh_model *model,
-                                           uint32_t layer)
-{
-    const uint32_t mixer = lh_model_layer_window(model, layer)
-                               ? LHI_MIXER_MAMBA + 1u
-                               : (uint32_t)lhi_model_layer_mixer(model, layer);
-    const uint32_t mlp = lh_model_layer_is_moe(model, layer)     ? 2
-                         : lhi_model_layer_has_mlp(model, layer) ? 1
-                                                                 : 0;
-    return 3 * mixer + mlp;
-}
-
-enum { LHI_LAYER_KINDS = 3 * (LHI_MIXER_MAMBA + 2) };
-
 /* Tokens of a chunk in which gated delta networks are computed; the kernel's
  * default in flash-linear-attention. */
 enum { LHI_LINEAR_CHUNK = 64 };

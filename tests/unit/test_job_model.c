@@ -217,8 +217,58 @@ static void some_layers_see_all_tokens(void)
     CHECK_INT(lh_model_layer_window(&m, 11), 0);
 }
 
+/* Checks runs of same-kind layers, and sums over layer ranges, against every
+ * layer. */
+static void check_runs(const lh_model *m)
+{
+    for (uint32_t first = 0; first < m->layers; first++) {
+        const uint32_t kind = lhi_find_layer_kind(m, first);
+        uint32_t equal = 0, moe = 0;
+        lh_layer_params sum = {0};
+        bool ended = false;
+        for (uint32_t n = 1; first + n <= m->layers; n++) {
+            const uint32_t layer = first + n - 1;
+            const lh_layer_params p = lhi_model_layer_params(m, layer);
+            ended = ended || lhi_find_layer_kind(m, layer) != kind;
+            equal += !ended;
+            moe += lh_model_layer_is_moe(m, layer);
+            sum.attention += p.attention;
+            sum.norms += p.norms;
+            sum.mlp += p.mlp;
+            sum.router += p.router;
+            sum.experts += p.experts;
+            sum.total += p.total;
+            sum.active += p.active;
+            const lh_layer_params range = lhi_model_range_params(m, first, n);
+            CHECK_INT(lhi_count_equal_layers(m, first, n), equal);
+            CHECK_INT(lhi_model_moe_layers(m, first, n), moe);
+            CHECK(memcmp(&range, &sum, sizeof sum) == 0);
+        }
+    }
+    CHECK_INT(lhi_count_equal_layers(m, 0, 0), 0);
+}
+
+/* Runs of every preset, and of DeepSeek-V3 with experts in other layers. */
+static void runs_have_one_kind(void)
+{
+    static const uint32_t dense[] = {3, 4, 17, 60};
+    for (const char *const *name = lh_model_presets(); *name; name++)
+        check_runs(lh_model_preset(*name));
+    lh_model m = *lh_model_preset("deepseek-v3");
+    m.n_dense_list = 4;
+    m.dense_list = dense;
+    check_runs(&m);
+    m.n_dense_list = 0;
+    m.moe_interval = 3;
+    m.moe_phase = 1;
+    check_runs(&m);
+    m.moe_interval = 1; /* no layer has this phase */
+    check_runs(&m);
+}
+
 int main(void)
 {
+    RUN(runs_have_one_kind);
     RUN(presets_have_published_counts);
     RUN(presets_are_listed_and_sound);
     RUN(crosspipe_models_are_short_llamas);

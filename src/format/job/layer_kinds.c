@@ -42,12 +42,48 @@ bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
     return true;
 }
 
+uint32_t lhi_find_layer_kind(const lh_model *model, uint32_t layer)
+{
+    const uint32_t mixer = lh_model_layer_window(model, layer)
+                               ? LHI_MIXER_MAMBA + 1u
+                               : (uint32_t)lhi_model_layer_mixer(model, layer);
+    const uint32_t mlp = lh_model_layer_is_moe(model, layer)     ? 2
+                         : lhi_model_layer_has_mlp(model, layer) ? 1
+                                                                 : 0;
+    return 3 * mixer + mlp;
+}
+
+uint32_t lhi_count_equal_layers(const lh_model *model, uint32_t layer,
+                                uint32_t n_layers)
+{
+    const bool mixers_are_equal = !model->layer_pattern &&
+                                  !model->sliding_window &&
+                                  !model->linear_value_heads;
+    if (n_layers < 2)
+        return n_layers;
+    if (mixers_are_equal && model->experts == 0)
+        return n_layers;
+    if (mixers_are_equal && model->moe_interval == 1 && model->moe_phase == 0 &&
+        model->n_dense_list == 0) {
+        const uint32_t dense = model->dense_layers;
+        return layer < dense && dense - layer < n_layers ? dense - layer
+                                                         : n_layers;
+    }
+    const uint32_t kind = lhi_find_layer_kind(model, layer);
+    uint32_t n = 1;
+    while (n < n_layers && lhi_find_layer_kind(model, layer + n) == kind)
+        n++;
+    return n;
+}
+
 uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
                               uint32_t n_layers)
 {
-    uint32_t n = 0;
-    for (uint32_t i = first; i < first + n_layers; i++)
-        n += lh_model_layer_is_moe(model, i);
+    uint32_t n = 0, equal;
+    for (uint32_t i = 0; i < n_layers; i += equal) {
+        equal = lhi_count_equal_layers(model, first + i, n_layers - i);
+        n += lh_model_layer_is_moe(model, first + i) ? equal : 0;
+    }
     return n;
 }
 

@@ -181,15 +181,17 @@ lh_layer_params lhi_model_range_params(const lh_model *model, uint32_t first,
                                        uint32_t n_layers)
 {
     lh_layer_params sum = {0};
-    for (uint32_t i = first; i < first + n_layers; i++) {
-        lh_layer_params p = lhi_model_layer_params(model, i);
-        sum.attention += p.attention;
-        sum.norms += p.norms;
-        sum.mlp += p.mlp;
-        sum.router += p.router;
-        sum.experts += p.experts;
-        sum.total += p.total;
-        sum.active += p.active;
+    uint32_t n;
+    for (uint32_t i = 0; i < n_layers; i += n) {
+        const lh_layer_params p = lhi_model_layer_params(model, first + i);
+        n = lhi_count_equal_layers(model, first + i, n_layers - i);
+        sum.attention += n * p.attention;
+        sum.norms += n * p.norms;
+        sum.mlp += n * p.mlp;
+        sum.router += n * p.router;
+        sum.experts += n * p.experts;
+        sum.total += n * p.total;
+        sum.active += n * p.active;
     }
     return sum;
 }

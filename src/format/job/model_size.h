@@ -31,6 +31,17 @@ bool lhi_model_layer_has_mlp(const lh_model *model, uint32_t layer);
  * of the first one, as argument of the functions that describe one layer; all
  * modules have the same layers. */
 uint32_t lhi_model_mtp_layers(const lh_model *model, uint32_t *first);
+/* Returns a layer's kind, below LHI_LAYER_KINDS: by its mixer, with or without
+ * a window, and by its MLP or experts. Same-kind layers have equal costs and
+ * parameter counts. */
+uint32_t lhi_find_layer_kind(const lh_model *model, uint32_t layer);
+enum { LHI_LAYER_KINDS = 3 * (LHI_MIXER_MAMBA + 2) };
+
+/* Returns the length of the run of same-kind layers that begins with `layer`,
+ * at most n_layers (at least 1). Callers compute each run once. */
+uint32_t lhi_count_equal_layers(const lh_model *model, uint32_t layer,
+                                uint32_t n_layers);
+
 /* Returns the width of the routed experts' input. */
 uint32_t lhi_model_expert_input(const lh_model *model);
 

@@ -10,6 +10,10 @@ enum {
     KEPT_STAGES = 32 /* stages whose limits are kept over these steps */
 };
 
+/* Factors, layers and ns, whose product does not overflow. */
+static const int64_t MOST_LAYERS = INT64_C(1) << 20;
+static const int64_t MOST_LAYER_NS = INT64_C(1) << 40;
+
 /* Computes lower bounds for one microbatch, in ns, with all messages between
  * stages: *forth, F through all stages with the first gather; *back, D back.
  * Each part is in its fastest datacenter. */
@@ -278,13 +282,12 @@ static void fill_memory_limits(const lhi_bound_case *c, int kind,
     }
 }
 
-/* Returns the most layers that a stage can have by its memory limits if the
- * makespan is `ns`. */
-static int64_t count_memory_layers(const lhi_bound_case *c, int kind,
-                                   const stage_limits *l, int64_t ns)
+/* Returns the most layers, at most n >= 0, that a stage can have by its memory
+ * limits if the makespan is `ns`; -1: none. */
+static int64_t count_memory_layers(const lhi_bound_case *c,
+                                   const stage_limits *l, int64_t ns, int64_t n)
 {
-    const int64_t n = lhi_bound_count_layers(c, kind);
-    double most = INFINITY;
+    double most = (double)n;
     if (!l->has_memory)
         return n;
     for (size_t i = 0; i < MEMORY_LIMITS; i++) {
@@ -298,8 +301,8 @@ static int64_t count_memory_layers(const lhi_bound_case *c, int kind,
     }
     if (c->chunks_per_device == 1)
         most = fmin(most, limit_layers_by_residency(c, l, ns));
-    most = floor(most * (1 + 1e-9) + 1e-9);
-    return most < (double)n ? (int64_t)fmax(most, -1) : n;
+    most = most * (1 + 1e-9) + 1e-9;
+    return most < 0 ? -1 : most < (double)n ? (int64_t)most : n;
 }
 
 /* Returns the fewest layers in the chunks after stage `k`'s last chunk. */
@@ -418,12 +421,16 @@ static void fill_limits(const lhi_bound_case *c, int kind,
 static int64_t count_max_layers(const lhi_bound_case *c, int kind,
                                 const stage_limits *l, int64_t ns)
 {
-    int64_t most = l->fit;
-    for (uint32_t i = 0; i < l->n_time; i++)
-        most =
-            lhi_min_int64(most, lhi_bound_count_fitting(ns - l->time[i].less_ns,
-                                                        l->time[i].each_ns));
-    return lhi_min_int64(most, count_memory_layers(c, kind, l, ns));
+    int64_t most = lhi_min_int64(l->fit, lhi_bound_count_layers(c, kind));
+    for (uint32_t i = 0; i < l->n_time; i++) {
+        const int64_t left = ns - l->time[i].less_ns, each = l->time[i].each_ns;
+        /* Most limits are above the least so far: a product shows it faster
+         * than a division. */
+        if (most < 0 || each < 0 || each > MOST_LAYER_NS ||
+            most > MOST_LAYERS || left < most * each)
+            most = lhi_min_int64(most, lhi_bound_count_fitting(left, each));
+    }
+    return most < 0 ? most : count_memory_layers(c, l, ns, most);
 }
 
 /* Returns the fewest `kind` layers that every stage must have. */
