@@ -86,6 +86,17 @@ static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
     return status;
 }
 
+/* Builds the layout and partition of `row`, and evaluates every schedule
+ * method, into *out. */
+static lh_status evaluate_layout(lhi_layout_search *s, const lh_choice *row,
+                                 lhi_candidate *out, lh_error *err)
+{
+    *out = (lhi_candidate){.config = lhi_config_from_choice(row)};
+    LHI_TRY(lhi_candidate_compute_bound(s, out, err));
+    return out->bound_ns < INT64_MAX ? lhi_candidate_evaluate(s, out, err)
+                                     : LH_OK;
+}
+
 /* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
@@ -100,17 +111,21 @@ static void share_work(lh_plan_options *o, bool first)
 }
 
 /* Runs the branch and bound over layouts. `goal`: objective besides time; NULL:
- * none. */
+ * none. `known`: a plan whose cost prunes the search for the cheapest plan;
+ * NULL: a part of the work searches for it. */
 static lh_status run_branch_and_bound(lhi_layout_search *s,
-                                      lhi_cost_objective *goal, lh_error *err)
+                                      lhi_cost_objective *goal,
+                                      const lh_choice *known, lh_error *err)
 {
     const lh_plan_options whole = s->options;
     lhi_candidate first = {0};
     if (!goal)
         return lhi_layout_search_branch_and_bound(s, err);
     if (!goal->front) {
+        lhi_layout_search one = *s; /* the search itself has not begun */
         share_work(&s->options, true);
-        LHI_TRY(find_start(s, &first, err));
+        LHI_TRY(known ? evaluate_layout(&one, known, &first, err)
+                      : find_start(s, &first, err));
         s->options = whole;
         share_work(&s->options, false);
     }
@@ -138,9 +153,10 @@ static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 }
 
 /* Runs all search steps with the options in `like`, a search not yet started:
- * branch and bound, moved layers, local search, two directions and elastic
- * plans. Fills `plan`. */
-static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
+ * branch and bound (`known`: see run_branch_and_bound()), moved layers, local
+ * search, two directions and elastic plans. Fills `plan`. */
+static lh_status search_for(const lhi_layout_search *like,
+                            const lh_choice *known, lh_plan *plan,
                             lh_error *err)
 {
     lhi_layout_search s = *like;
@@ -155,7 +171,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     if (goal)
         LHI_TRY(lhi_cost_objective_init(job, options, NULL, goal, err));
     lh_status status = drawn ? lhi_layout_search_run_monte_carlo(&s, err)
-                             : run_branch_and_bound(&s, goal, err);
+                             : run_branch_and_bound(&s, goal, known, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* already tried all */
         status = lhi_layout_search_move_layers(&s, err);
@@ -195,6 +211,18 @@ refine_schedules(const lh_job *job, const lh_plan_options *options,
     return lhi_plan_refine(job, &in_time, heads, mem, tried, plan, err);
 }
 
+/* Returns the cheapest non-elastic plan candidate on a front; NULL: none. */
+static const lh_choice *find_cheapest_on_front(const lhi_pareto_front *front)
+{
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < front->n; i++) {
+        const lh_choice *c = &front->all[i];
+        if (c->cost && !c->elastic && (!best || c->cost->usd < best->cost->usd))
+            best = c;
+    }
+    return best;
+}
+
 /* Searches the plan for the other objective (the cheapest, if the job's is the
  * fastest, or the reverse), and adds its results to the Pareto front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
@@ -209,7 +237,8 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     s.options.objective = like->options.objective == LH_PLAN_FASTEST
                               ? LH_PLAN_CHEAPEST
                               : LH_PLAN_FASTEST;
-    lh_status status = search_for(&s, &other, &why);
+    lh_status status =
+        search_for(&s, find_cheapest_on_front(s.front), &other, &why);
     s.options.partition = LH_PARTITION_EVEN; /* refine schedules alone */
     if (status == LH_OK)
         status = refine_schedules(s.job, &s.options, NULL, from_s, s.mem,
@@ -240,7 +269,7 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
     s.options = lhi_options_for_questions(&like->options);
     s.options.jitter = NULL;
     LHI_TRY(lhi_cost_objective_init(s.job, &s.options, s.front, &goal, err));
-    lh_status status = run_branch_and_bound(&s, &goal, err);
+    lh_status status = run_branch_and_bound(&s, &goal, NULL, err);
     s.objective = &goal.objective;
     if (status == LH_OK)
         status = lhi_elastic_search(&s, true, &best, err);
@@ -279,14 +308,12 @@ static lh_status search_one_layout(const lhi_layout_search *like,
                                    lh_error *err)
 {
     lhi_layout_search s = *like;
-    lhi_candidate only = {.config = lhi_config_from_choice(row)};
+    lhi_candidate only;
     s.front = NULL;
     s.unexplored = NULL;
     s.complete = true;
     s.best_ns = s.best_value = s.proven_ns = INT64_MAX;
-    LHI_TRY(lhi_candidate_compute_bound(&s, &only, err));
-    if (only.bound_ns < INT64_MAX)
-        LHI_TRY(lhi_candidate_evaluate(&s, &only, err));
+    LHI_TRY(evaluate_layout(&s, row, &only, err));
     LHI_TRY(lhi_layout_search_add_candidate(&s, &only, err));
     s.n_simulated++;
     lh_status status = row->elastic ? search_elastic(&s, true, err) : LH_OK;
@@ -498,7 +525,7 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     lh_status status = shared ? LH_OK : lhi_evaluation_cache_make(&own, err);
     s.evaluation_cache = shared ? shared : own;
     if (status == LH_OK)
-        status = search_for(&s, plan, err);
+        status = search_for(&s, NULL, plan, err);
     if (status == LH_OK && s.front && lhi_pricing_has_prices(job))
         status = search_other(&s, err);
     if (status == LH_OK && s.front)
