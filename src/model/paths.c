@@ -327,25 +327,24 @@ lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
                                  lh_error *err)
 {
-    lh_cost_options full;
     uint32_t spread;
 
-    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     if (!group->size || !group->per_node || !group->per_datacenter ||
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
     if (group->n_sites > 1)
-        return compute_datacenter_ring(job, group, group->n_sites, &full, known,
-                                       out, err);
+        return compute_datacenter_ring(job, group, group->n_sites, options,
+                                       known, out, err);
     if (group->size <= group->per_datacenter)
-        return compute_node_ring(job, group, &full, out, err);
+        return compute_node_ring(job, group, options, out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
     if (spread > job->n_datacenters - group->datacenter)
         return lhi_fail(err, LH_EINVAL,
                         "a group spreads over %" PRIu32
                         " datacenters, more than there are",
                         spread);
-    return compute_datacenter_ring(job, group, spread, &full, known, out, err);
+    return compute_datacenter_ring(job, group, spread, options, known, out,
+                                   err);
 }
 
 lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
@@ -353,8 +352,10 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
                              lh_error *err)
 {
     lhi_ecmp_cache known = {0};
+    lh_cost_options full;
 
-    return lhi_compute_group_path(job, group, options, &known, out, err);
+    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
+    return lhi_compute_group_path(job, group, &full, &known, out, err);
 }
 
 int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout)

@@ -71,7 +71,8 @@ lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             lh_cost_path *out, lh_error *err);
 
 /* Finds the slowest path that a group crosses as lh_cost_group_path() does,
- * with a cache `known` for ECMP (multipath hashing) results. */
+ * with a cache `known` for ECMP (multipath hashing) results. `options`:
+ * completed by lhi_complete_cost_options(). */
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  const lh_cost_options *options,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
