@@ -253,7 +253,9 @@ static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
                                uint32_t thread, lhi_search_node *child,
                                lh_error *err)
 {
-    lh_error why = {0};
+    lh_error why; /* clearing all its text took 1 % of a search */
+    why.code = LH_OK;
+    why.text[0] = '\0';
     if (!b->floors[thread])
         LHI_TRY(
             lhi_bound_inputs_make(own->job, b->ratio, &b->floors[thread], err));
