@@ -45,12 +45,22 @@ lh_optical *cba_simulate(const cba_case *c, const char *folder,
  */
 lh_optical *cba_compare(const cba_case *c, const char *folder);
 
+/* Cells in which CBA has a lower value than SD-FF and KSP-FF: refused requests,
+ * iteration and bubble. */
+typedef struct cba_tally {
+    int cells, blocked[2], faster[2], busier[2];
+} cba_tally;
+
+/* Counts the grid's cells: background loads and slots per request. */
+cba_tally cba_count_grid(const char *folder);
+
 /* Page parts. */
 void cba_claims(FILE *to, const page_options *how);
-void cba_figure(FILE *to, const page_options *how);  /* figure 3 */
-void cba_maxima(FILE *to, const page_options *how);  /* largest gains */
-void cba_grid(FILE *to, const page_options *how);    /* load x slots */
-void cba_defeats(FILE *to, const page_options *how); /* KSP-FF is faster */
-void cba_rules(FILE *to, const page_options *how);   /* open rules */
+void cba_figure(FILE *to, const page_options *how);   /* figure 3 */
+void cba_maxima(FILE *to, const page_options *how);   /* largest gains */
+void cba_grid(FILE *to, const page_options *how);     /* load x slots */
+void cba_refusals(FILE *to, const page_options *how); /* an ablation */
+void cba_defeats(FILE *to, const page_options *how);  /* KSP-FF is faster */
+void cba_rules(FILE *to, const page_options *how);    /* open rules */
 
 #endif

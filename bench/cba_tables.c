@@ -12,33 +12,31 @@ static void print_cell(const lh_optical_policy *p, FILE *to)
             100 * p->blocking_probability);
 }
 
-/* Cells in which CBA is less than SD-FF and KSP-FF. */
-typedef struct tally {
-    int cells, blocked[2], faster[2];
-} tally;
-
-static void count_cell(tally *t, const lh_optical_policy *p)
+static void count_cell(cba_tally *t, const lh_optical_policy *p)
 {
     t->cells++;
     for (int i = 0; i < CBA_PLAIN; i++) {
         t->blocked[i] +=
             p[CBA_PLAIN].blocking_probability < p[i].blocking_probability;
         t->faster[i] += p[CBA_PLAIN].iteration_s < p[i].iteration_s;
+        t->busier[i] += p[CBA_PLAIN].bubble_ratio < p[i].bubble_ratio;
     }
 }
 
-static void print_tally(const tally *t, FILE *to)
+static void print_tally(const cba_tally *t, FILE *to)
 {
     fprintf(to,
             "\nOf %d rows, CBA has a shorter iteration than SD-FF in %d and "
-            "than KSP-FF in %d; CBA is blocked less\nthan SD-FF in %d and less "
-            "than KSP-FF in %d.\n",
-            t->cells, t->faster[0], t->faster[1], t->blocked[0], t->blocked[1]);
+            "than KSP-FF in %d, and a smaller bubble\nthan SD-FF in %d and "
+            "than KSP-FF in %d; CBA is blocked less than SD-FF in %d and less "
+            "than KSP-FF\nin %d.\n",
+            t->cells, t->faster[0], t->faster[1], t->busier[0], t->busier[1],
+            t->blocked[0], t->blocked[1]);
 }
 
 void cba_figure(FILE *to, const page_options *how)
 {
-    tally t = {.cells = 0};
+    cba_tally t = {.cells = 0};
 
     fputs("| panels | model, schedule | microbatches | SD-FF | KSP-FF | CBA | "
           "CBA, ladder |\n| --- | --- | --- | --- | --- | --- | --- |\n",
@@ -59,6 +57,37 @@ void cba_figure(FILE *to, const page_options *how)
         }
     if (!how->quick)
         print_tally(&t, to);
+}
+
+/* Prints a table of policies in one setting, over the panels with 16
+ * microbatches; nothing with --quick. */
+static void print_rules(FILE *to, const char *policies, int erlang, int slots,
+                        const page_options *how)
+{
+    lh_optical *o[CBA_PANELS];
+
+    if (how->quick)
+        return;
+    fputs("| rule |", to);
+    for (int p = 0; p < CBA_PANELS; p++) {
+        cba_case c = cba_panels[p];
+
+        c.microbatches = 16;
+        c.erlang = erlang;
+        c.slots = slots;
+        o[p] = cba_simulate(&c, how->folder, policies);
+        fprintf(to, " %s |", cba_title(&c));
+    }
+    fputs("\n| --- | --- | --- | --- | --- |\n", to);
+    for (uint32_t k = 0; k < o[0]->n_policies; k++) {
+        fprintf(to, "| %s |", o[0]->policies[k].name);
+        for (int p = 0; p < CBA_PANELS; p++)
+            fprintf(to, " %.3f / %.2f |", o[p]->policies[k].iteration_s,
+                    100 * o[p]->policies[k].blocking_probability);
+        fputc('\n', to);
+    }
+    for (int p = 0; p < CBA_PANELS; p++)
+        lh_optical_free(o[p]);
 }
 
 /* --- settings ------------------------------------------------------------- */
@@ -125,33 +154,70 @@ void cba_maxima(FILE *to, const page_options *how)
     }
 }
 
+/* Background loads and slots per request. */
+enum { GRID = 4 };
+static const int grid_loads[GRID] = {100, 150, 250, 400};
+static const int grid_slots[GRID] = {1, 2, 4, 8};
+
+/* Simulates a setting of the grid; release with lh_optical_free(). */
+static lh_optical *grid_setting(int load, int slots, const char *folder)
+{
+    cba_case c = cba_panels[0];
+
+    c.microbatches = 16;
+    c.erlang = load;
+    c.slots = slots;
+    return cba_compare(&c, folder);
+}
+
+cba_tally cba_count_grid(const char *folder)
+{
+    cba_tally t = {.cells = 0};
+
+    for (int i = 0; i < GRID * GRID; i++) {
+        lh_optical *o =
+            grid_setting(grid_loads[i / GRID], grid_slots[i % GRID], folder);
+
+        count_cell(&t, o->policies);
+        lh_optical_free(o);
+    }
+    return t;
+}
+
 void cba_grid(FILE *to, const page_options *how)
 {
-    static const int loads[] = {100, 150, 250, 400}, slots[] = {1, 2, 4, 8};
-    tally t = {.cells = 0};
+    cba_tally t = {.cells = 0};
 
     fputs("| Erlang | slots | SD-FF | KSP-FF | CBA |\n"
           "| --- | --- | --- | --- | --- |\n",
           to);
-    for (int l = 0; l < (how->quick ? 1 : 4); l++)
-        for (int k = 0; k < 4; k++) {
-            cba_case c = cba_panels[0];
+    for (int i = 0; i < (how->quick ? GRID : GRID * GRID); i++) {
+        int load = grid_loads[i / GRID], slots = grid_slots[i % GRID];
+        lh_optical *o = grid_setting(load, slots, how->folder);
 
-            c.microbatches = 16;
-            c.erlang = loads[l];
-            c.slots = slots[k];
-            lh_optical *o = cba_compare(&c, how->folder);
-            const lh_optical_policy *p = o->policies;
-            fprintf(to, "| %d | %d |", loads[l], slots[k]);
-            for (int i = 0; i <= CBA_PLAIN; i++)
-                fprintf(to, " %.3f / %.2f |", p[i].iteration_s,
-                        100 * p[i].blocking_probability);
-            fputc('\n', to);
-            count_cell(&t, p);
-            lh_optical_free(o);
-        }
+        fprintf(to, "| %d | %d |", load, slots);
+        for (int k = 0; k <= CBA_PLAIN; k++)
+            fprintf(to, " %.3f / %.2f |", o->policies[k].iteration_s,
+                    100 * o->policies[k].blocking_probability);
+        fputc('\n', to);
+        count_cell(&t, o->policies);
+        lh_optical_free(o);
+    }
     if (!how->quick)
         print_tally(&t, to);
+}
+
+/* With 8 slots and 250 Erlang: CBA without smaller requests after refusals, and
+ * without larger requests for labelled messages. */
+void cba_refusals(FILE *to, const page_options *how)
+{
+    static const char policies[] =
+        "  KSP-FF: {policy: ksp-ff}\n"
+        "  CBA: {policy: cba}\n"
+        "  \"refusal_factor: 1\": {policy: cba, refusal_factor: 1}\n"
+        "  \"label_factor: 1\": {policy: cba, label_factor: 1}\n";
+
+    print_rules(to, policies, 250, 8, how);
 }
 
 /* --- defeats and rules ---------------------------------------------------- */
@@ -197,26 +263,6 @@ void cba_rules(FILE *to, const page_options *how)
         "  \"guard: 1\": {policy: cba, guard: 1}\n"
         "  \"contiguity: block\": {policy: cba, contiguity: block}\n"
         "  \"free_share: factor\": {policy: cba, free_share: factor}\n";
-    lh_optical *o[CBA_PANELS];
 
-    if (how->quick)
-        return;
-    fputs("| rule |", to);
-    for (int p = 0; p < CBA_PANELS; p++) {
-        cba_case c = cba_panels[p];
-
-        c.microbatches = 16;
-        o[p] = cba_simulate(&c, how->folder, policies);
-        fprintf(to, " %s |", cba_title(&c));
-    }
-    fputs("\n| --- | --- | --- | --- | --- |\n", to);
-    for (uint32_t k = 0; k < o[0]->n_policies; k++) {
-        fprintf(to, "| %s |", o[0]->policies[k].name);
-        for (int p = 0; p < CBA_PANELS; p++)
-            fprintf(to, " %.3f / %.2f |", o[p]->policies[k].iteration_s,
-                    100 * o[p]->policies[k].blocking_probability);
-        fputc('\n', to);
-    }
-    for (int p = 0; p < CBA_PANELS; p++)
-        lh_optical_free(o[p]);
+    print_rules(to, policies, CBA_ERLANG, CBA_SLOTS, how);
 }

@@ -68,9 +68,10 @@ lh_optical *cba_compare(const cba_case *c, const char *folder)
 int main(int argc, char **argv)
 {
     static const page_section parts[] = {
-        {"claims", cba_claims},   {"figure", cba_figure},
-        {"maxima", cba_maxima},   {"grid", cba_grid},
-        {"defeats", cba_defeats}, {"rules", cba_rules},
+        {"claims", cba_claims}, {"figure", cba_figure},
+        {"maxima", cba_maxima}, {"refusals", cba_refusals},
+        {"grid", cba_grid},     {"defeats", cba_defeats},
+        {"rules", cba_rules},
     };
 
     return page_program("validate-cba", parts, sizeof parts / sizeof *parts,
