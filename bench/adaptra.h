@@ -57,6 +57,19 @@ void adaptra_claim_placement(score *s, FILE *to); /* 3 and 18 */
 void adaptra_claim_gaps(score *s, FILE *to);      /* 19 */
 /* Predictions from job files for figures 14 to 17, 20 and 21. */
 void adaptra_claim_jobs(score *s, FILE *to, const char *folder);
+/* Iteration times of figure 21 in seconds. */
+typedef struct adaptra_rates {
+    double quiet_s[ADAPTRA_SYSTEMS];   /* without delay */
+    double slowest_s[ADAPTRA_SYSTEMS]; /* in the event in which ZB is slowest */
+    double median_s;                   /* Adaptra's, of 1,200 iterations */
+} adaptra_rates;
+
+/* Sorts the times and returns their median. */
+double adaptra_median(double *s, size_t n);
+/* Prints figure 21's directions; `fitted`: the pass time was chosen for the
+ * throughput. */
+void adaptra_claim_rates(score *s, FILE *to, const char *run,
+                         const adaptra_rates *r, bool fitted);
 /* Figure 21; `folder` as for adaptra_trace(). */
 void adaptra_claim_trace(score *s, FILE *to, const char *folder);
 

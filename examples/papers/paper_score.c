@@ -14,8 +14,8 @@ static const double wide = 1.5;
 /* Ratios with three decimals resolve no smaller difference. */
 static const double resolution = 0.0005;
 
-static const char *const names[SCORE_CLASSES] = {"informative", "trivial",
-                                                 "fitted", "given", "variant"};
+static const char *const names[SCORE_CLASSES] = {
+    "informative", "trivial", "fitted", "given", "variant", "not run"};
 
 static bool is_range(const score_row *r)
 {
@@ -94,7 +94,7 @@ const char *score_name(score_class c)
 
 bool score_parse(const char *name, score_class *out)
 {
-    for (int c = 0; c < SCORE_CLASSES; c++)
+    for (int c = 0; c < SCORE_NOT_RUN; c++)
         if (strcmp(names[c], name) == 0) {
             *out = (score_class)c;
             return true;
@@ -138,6 +138,13 @@ void score_print_line(score *s, const score_line *l, FILE *to)
         fprintf(to, " %s |",
                 score_agrees(&l->row) ? "as there" : "not as there");
     fprintf(to, " %s | %s |\n", names[c], l->why);
+}
+
+void score_print_missing(score *s, const score_missing *m, FILE *to)
+{
+    s->directions[SCORE_NOT_RUN]++;
+    fprintf(to, "| %s | %s | none | %s | not run | not run | %s | %s |\n",
+            m->where, m->claimed, m->paper, names[SCORE_NOT_RUN], m->why);
 }
 
 static void print_count(FILE *to, uint32_t some, uint32_t all)

@@ -18,6 +18,7 @@ typedef enum score_class {
     SCORE_FITTED,  /* a constant of the row was chosen to match results */
     SCORE_GIVEN,   /* follows from inputs of the row: an identity */
     SCORE_VARIANT, /* another assumption for a row that is counted already */
+    SCORE_NOT_RUN, /* not computed: counts as not as in the paper */
     SCORE_CLASSES
 } score_class;
 
@@ -44,6 +45,13 @@ typedef struct score_line {
     const char *why; /* of the difference, and which inputs were chosen */
 } score_line;
 
+/* Claim of the paper for which nothing was computed. */
+typedef struct score_missing {
+    const char *where, *claimed;
+    const char *paper; /* published value or direction */
+    const char *why;   /* reason */
+} score_missing;
+
 /* Counts per class. */
 typedef struct score {
     uint32_t numbers[SCORE_CLASSES], within[SCORE_CLASSES];
@@ -63,13 +71,15 @@ score_row score_number(double value, double published);
 score_class score_add(score *s, const score_row *r, score_class as);
 /* Returns "informative", "trivial", ... */
 const char *score_name(score_class c);
-/* Parses a class by name. Returns false for other text. */
+/* Parses the class of a computed row by name. Returns false for other text. */
 bool score_parse(const char *name, score_class *out);
 
 /* Prints the head of the table of lines. */
 void score_print_head(FILE *to);
 /* Prints a line and counts it. */
 void score_print_line(score *s, const score_line *l, FILE *to);
+/* Prints a line of class SCORE_NOT_RUN and counts it. */
+void score_print_missing(score *s, const score_missing *m, FILE *to);
 /* Prints the table of counts of `what`, "rows" or "cells". */
 void score_print(const score *s, const char *what, FILE *to);
 
