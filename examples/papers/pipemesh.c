@@ -26,12 +26,6 @@
  * whole page. Each row of table IV alone would need 0.680 to 0.701. */
 #define LINK_EFFICIENCY 0.68
 
-static void die(const lh_error *err)
-{
-    fprintf(stderr, "pipemesh: %s\n", err->text);
-    exit(1);
-}
-
 /* --- derived quantities ------------------------------------------------- */
 
 static uint32_t microbatches(const pipemesh_model *m)
@@ -103,7 +97,7 @@ static lh_elastic_plan *plan_for(const lh_elastic_case *g, uint32_t q)
     lh_elastic_plan *plan;
     lh_error err;
     if (lh_elastic_plan_queue(g, q, &plan, &err) != LH_OK)
-        die(&err);
+        pipemesh_die(&err);
     return plan;
 }
 
@@ -177,6 +171,29 @@ static columns derive(const pipemesh_model *m, uint32_t system)
     return d;
 }
 
+/* Adds the sizes of activations in section VI's text. */
+static void claim_activations(void)
+{
+    static const double per_pass[] = {2.66, 1.86};
+    const pipemesh_model *falcon = &pipemesh_models[3];
+    const double mib = sbh(falcon) / (1 << 20);
+    pipemesh_claim("section VI", falcon->name,
+                   "activations of a layer, Megatron",
+                   whole_layer(falcon) * mib, 79.5, 1, " MiB", SCORE_GIVEN,
+                   "53/2 sbh is the paper's formula");
+    pipemesh_claim("section VI", falcon->name,
+                   "activations of a layer, PipeMesh", falcon->stored * mib,
+                   43.5, 1, " MiB", SCORE_GIVEN,
+                   "the paper's formula and its list of recomputed operations");
+    for (int k = 0; k < 2; k++) {
+        const pipemesh_model *m = &pipemesh_models[2 + k];
+        pipemesh_claim("section VI", m->name, "activations of a microbatch",
+                       m->layers / m->P * whole_layer(m) * sbh(m) / GIB,
+                       per_pass[k], 2, " GiB", SCORE_GIVEN,
+                       "the paper's formula and layers per stage");
+    }
+}
+
 /* Adds section VI's text on table IV: overlap on A100, memory of GPT-3 on
  * V100. */
 static void claim_overlap_and_memory(void)
@@ -196,6 +213,10 @@ static void claim_overlap_and_memory(void)
                        k ? "the link's share cancels only in part"
                          : "1 - 1/M: all but the first chunk's");
     }
+    pipemesh_claim(
+        "section VI", a100->name, "PipeMesh less than Megatron, critical DP",
+        100 * (1 - derive(a100, 0).dp_ms / derive(a100, 1).dp_ms), 75.3, 1,
+        " %", SCORE_VARIANT, "from two cells of table IV, one of them fitted");
     const columns own = derive(v100, 0), depth = derive(v100, 1);
     pipemesh_claim("section VI", v100->name,
                    "PipeMesh more than Megatron, activations", own.a - depth.a,
@@ -269,6 +290,7 @@ static void print_table4(void)
     }
     score_print(&s, "cells", stdout);
     claim_overlap_and_memory();
+    claim_activations();
 }
 
 /* --- consistency of the columns ----------------------------------------- */
@@ -391,12 +413,15 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
     int64_t ns;
     lh_error err;
     if (lh_elastic_event_time(g, plan, again, &ns, &err) != LH_OK)
-        die(&err);
+        pipemesh_die(&err);
     return (double)ns / MS;
 }
 
 static void print_planner(void)
 {
+    static const char by_flops[] =
+        "time by FLOPs, of which the recomputed operations have few: too short";
+    double gpt3 = 0, share = 0;
     printf(
         "\n## The planner\n\n- For the planner, compute times are those of "
         "table IV's Megatron rows (nothing recomputed, little\n  contention). "
@@ -416,6 +441,7 @@ static void print_planner(void)
         lh_elastic_setting settings[32];
         uint32_t n = 0, layers = m->layers / m->P;
         lh_error err;
+        double again = 0;
         fill_problem(m, m->rows[0].M, &p[0]);
         for (int k = 0; k < 2; k++) {
             lh_elastic_choice *c;
@@ -423,15 +449,21 @@ static void print_planner(void)
             if (lh_elastic_choose(&p[0].given, p[0].n_ops, p[0].ops,
                                   p[0].budget, LH_ELASTIC_LARGEST, &c,
                                   &err) != LH_OK)
-                die(&err);
+                pipemesh_die(&err);
             printf("| %s | %s | %u | %u of at most %u | %.0f %% | ",
                    k ? "" : m->name, k ? "with corrections" : "as published",
                    m->rows[0].M, c->plan->n_enqueue, c->plan->enqueue[0],
                    100.0 * (double)c->plan->params_p /
                        (double)p[0].given.params);
             print_recomputed(&p[0], c->recomputed);
-            printf(" | %.0f | %.0f |\n", (double)c->time_ns / MS,
-                   event_ms(&p[0].given, c->plan, c->recompute_ns));
+            double ms = event_ms(&p[0].given, c->plan, c->recompute_ns);
+            printf(" | %.0f | %.0f |\n", (double)c->time_ns / MS, ms);
+            if (k == 0) {
+                again = (double)c->recompute_ns;
+                share = fmax(share, again * m->rows[0].M * microbatches(m) /
+                                        (ms * MS));
+                again /= (double)p[0].given.f_ns;
+            }
             lh_elastic_choice_free(c);
         }
         for (uint32_t M = 1; M <= layers; M++) {
@@ -445,7 +477,7 @@ static void print_planner(void)
         lh_elastic_search_result *best;
         if (lh_elastic_search_events(n, settings, p[0].budget, &best, &err) !=
             LH_OK)
-            die(&err);
+            pipemesh_die(&err);
         printf("| | joint | %u | %u of at most %u | %.0f %% | ",
                settings[best->setting].given.chunks, best->plan->n_enqueue,
                best->plan->enqueue[0],
@@ -455,7 +487,19 @@ static void print_planner(void)
         printf(" | %.0f | %.0f |\n", (double)best->model_ns / MS,
                (double)best->time_ns / MS);
         lh_elastic_search_result_free(best);
+        if (i == 1)
+            gpt3 = again;
+        if (i > 0)
+            pipemesh_claim_below("section VI", m->name,
+                                 i == 1
+                                     ? "forward with recomputation over without"
+                                     : "share of recomputation over GPT-3's",
+                                 i == 1 ? 1 + again : again / gpt3,
+                                 i == 1 ? 1.026 : 1, by_flops);
     }
+    pipemesh_claim_below("abstract", "largest of four models",
+                         "iteration with recomputation over without",
+                         1 / (1 - share), 1 / (1 - .019), by_flops);
 }
 
 /* --- Figs. 13 to 15 ----------------------------------------------------- */
@@ -553,6 +597,7 @@ static void print_fig14(lh_report *report)
     const pipemesh_model *m = &pipemesh_models[3];
     double xs[6];
     int64_t ns[6];
+    double compute_ns[6] = {0};
     static problem p, scratch;
     fill_problem(m, 8, &p);
     printf("\n## Fig. 14: the queue\n\nThe table for figure 14 is for Falcon "
@@ -566,8 +611,11 @@ static void print_fig14(lh_report *report)
         xs[i] = queues[i];
         ns[i] = ms < 0 ? -1 : llround(ms * MS);
         printf("| %u | ", queues[i]);
-        if (c)
+        if (c) {
             print_recomputed(&p, c->recomputed);
+            compute_ns[i] =
+                (double)(p.given.f_ns + p.given.b_ns + c->recompute_ns);
+        }
         printf(" | %.0f | %.1f |\n", ms, ms < 0 ? 0 : tflops_of(m, ms));
         lh_elastic_choice_free(c);
     }
@@ -577,6 +625,10 @@ static void print_fig14(lh_report *report)
                    xs[index_of_least(6, ns)], 12, 0, "", SCORE_INFORMATIVE,
                    "24 microbatches make three groups of at most 11, or two of "
                    "12");
+    pipemesh_claim("figure 14", m->name, "q = 24 over 12: more computation",
+                   100 * (compute_ns[5] / compute_ns[4] - 1), 12, 1, " %",
+                   SCORE_INFORMATIVE,
+                   "recomputes other operations than the paper's");
 }
 
 static void print_fig15(lh_report *report)
@@ -673,7 +725,7 @@ static void print_order(void)
         fill_problem(m, m->rows[0].M, &p);
         if (lh_elastic_choose(&p.given, p.n_ops, p.ops, p.budget,
                               LH_ELASTIC_ANY, &c, &err) != LH_OK)
-            die(&err);
+            pipemesh_die(&err);
         double elastic = event_ms(&p.given, c->plan, c->recompute_ns);
         lh_elastic_choice_free(c);
         const pipemesh_published *row = &m->rows[1];
@@ -726,18 +778,8 @@ int main(int argc, char **argv)
     }
     if (argc == 2 &&
         lh_report_make("PipeMesh Figs. 13 to 15", &report, &err) != LH_OK)
-        die(&err);
-    printf("# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
-           "Memory-Efficient Computation-Communication Overlap for\nTraining "
-           "Large Language Models*, IEEE TPDS 2025. `examples/papers/pipemesh` "
-           "prints this\npage except for the results of training:\n\n    ninja "
-           "-C build examples/pipemesh\n    build/examples/pipemesh > "
-           "docs/papers/pipemesh.md\n    bench/delayed.py build/cli/longhaul "
-           "--write docs/papers/pipemesh.md\n\nThe page "
-           "[elastic.md](../theory/elastic.md) has the formulas and symbols "
-           "used on this page. The\nclasses of rows and cells are those of "
-           "[all papers](README.md#form); the table under\n[Claims](#claims) "
-           "has the numbers outside table IV.\n\n");
+        pipemesh_die(&err);
+    pipemesh_print_start();
     print_table4();
     print_columns();
     print_planner();

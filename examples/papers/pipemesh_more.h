@@ -17,6 +17,8 @@ typedef struct pipemesh_row {
     double tflops;
 } pipemesh_row;
 
+/* Exits with the error's message. */
+void pipemesh_die(const lh_error *err);
 /* Adds a curve to the report; NULL: no report. */
 void pipemesh_add_sweep(lh_report *report, const char *title, const char *x,
                         uint32_t n, const double *xs, const int64_t *ns);
@@ -28,8 +30,14 @@ void pipemesh_write_report(lh_report *report, const char *path);
 void pipemesh_claim(const char *where, const char *subject, const char *what,
                     double value, double published, int digits,
                     const char *unit, score_class as, const char *why);
-/* Prints the stored lines and their counts. */
+/* The same for a ratio that the paper gives as below a limit. */
+void pipemesh_claim_below(const char *where, const char *subject,
+                          const char *what, double value, double limit,
+                          const char *why);
+/* Prints the stored lines, the claims that were not run, and the counts. */
 void pipemesh_print_claims(void);
+/* Prints the page's title and commands. */
+void pipemesh_print_start(void);
 /* Prints predictions from jobs for PipeMesh's and Megatron's row of each model.
  */
 void pipemesh_print_jobs(void);
