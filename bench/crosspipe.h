@@ -15,6 +15,8 @@
 void crosspipe_tables(FILE *to, const page_options *how);
 /* Prints the dynamic rows with sends that block. */
 void crosspipe_sends(FILE *to, const page_options *how);
+/* Prints the directions in sections 7.2 and 7.3. */
+void crosspipe_directions(FILE *to, const page_options *how);
 /* Prints case 2's memory. */
 void crosspipe_memory(FILE *to, const page_options *how);
 

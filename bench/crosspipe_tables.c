@@ -405,10 +405,178 @@ void crosspipe_claim_cases(score *s, FILE *to)
     score_print_line(s, &l, to);
 }
 
-/* --- case 2: memory ----------------------------------------------------- */
-
 /* CLOSEST: the memory with the smallest error without blocking. */
 enum { RECOMPUTED = 1, N_MEMORIES = 4, CLOSEST = 12 };
+
+/* --- directions of sections 7.2 and 7.3 ----------------------------------- */
+
+enum { N_DELAYS = 5, N_CASES = 3 };
+
+/* Seconds per microbatch: solved schedules with sends that never block, in 2
+ * and 4 datacenters; NAN: not solved. */
+typedef struct solved_cells {
+    double ud[2][N_CASES][N_DELAYS], wave[2][N_CASES][N_DELAYS];
+    double more_memory[N_DELAYS]; /* CrossUD, 4 datacenters, case 2, CLOSEST */
+} solved_cells;
+
+static solved_cells solve_cells(void)
+{
+    solved_cells c;
+
+    for (int d = 0; d < 2; d++)
+        for (int which = 0; which < N_CASES; which++)
+            for (int delay = 0; delay < N_DELAYS; delay++) {
+                bool needed =
+                    which != 2 || (d == 0 && (delay == 2 || delay == 3));
+                unsigned datacenters = d ? 4 : 2;
+
+                c.ud[d][which][delay] =
+                    needed ? solved_seconds(which, delay, datacenters, UD, FREE)
+                           : NAN;
+                c.wave[d][which][delay] =
+                    needed
+                        ? solved_seconds(which, delay, datacenters, WAVE, FREE)
+                        : NAN;
+            }
+    for (int delay = 0; delay < N_DELAYS; delay++) {
+        paper_pipeline q = case_setting(RECOMPUTED, delay, 4, "ud");
+        paper_result r[N_SENDS];
+
+        q.memory = CLOSEST;
+        run_sends(&q, UD, r);
+        c.more_memory[delay] = r[FREE].ms / 1e3 / q.microbatches;
+    }
+    return c;
+}
+
+/* Returns the k-th smallest ratio over the delays, counted from 0. */
+static double ranked_ratio(const double *a, const double *b, int k)
+{
+    double r[N_DELAYS];
+
+    for (int i = 0; i < N_DELAYS; i++) {
+        int at = i;
+
+        for (; at > 0 && r[at - 1] > a[i] / b[i]; at--)
+            r[at] = r[at - 1];
+        r[at] = a[i] / b[i];
+    }
+    return r[k];
+}
+
+/* Returns the smallest time at a transfer of 2 F over the time at a latency of
+ * 2 F: both placements, cases 1 and 3, 2 datacenters. */
+static double transfer_over_latency(const solved_cells *c)
+{
+    double least = INFINITY;
+
+    for (int which = 0; which < N_CASES; which += 2) {
+        least = fmin(least, c->ud[0][which][2] / c->ud[0][which][3]);
+        least = fmin(least, c->wave[0][which][2] / c->wave[0][which][3]);
+    }
+    return least;
+}
+
+/* Returns the smallest time of the fastest static schedule over CrossUD's: case
+ * 1, 4 datacenters, the delays but none. */
+static double static_over_dynamic(const solved_cells *c)
+{
+    double least = INFINITY;
+
+    for (int delay = 1; delay < N_DELAYS; delay++)
+        for (int k = 0; k < N_STATICS; k++)
+            least = fmin(least, predict(0, delay, 4, k, &columns[k].how) /
+                                    c->ud[1][0][delay]);
+    return least;
+}
+
+void crosspipe_directions(FILE *to, const page_options *how)
+{
+    static const char solved[] = "M70, solved";
+    static const score_row above = {
+        .low = 1, .has_low = true, .is_ratio = true};
+    static const score_row below = {
+        .high = 1, .has_high = true, .is_ratio = true};
+    static const score_row equal = {.low = .95,
+                                    .high = 1.05,
+                                    .has_low = true,
+                                    .has_high = true,
+                                    .is_ratio = true,
+                                    .is_word = true};
+    static const score_row no_worse = {
+        .high = 1.05, .has_high = true, .is_ratio = true};
+    score s = {.numbers = {0}};
+
+    if (how->quick)
+        return;
+    const solved_cells c = solve_cells();
+    const double zb_h1 = predict(0, 0, 2, 1, &columns[1].how);
+    const double zb_v = predict(0, 0, 2, 2, &columns[2].how);
+    const struct {
+        const char *where, *claimed;
+        double value;
+        const score_row *row;
+        score_class as;
+        const char *why;
+    } lines[] = {
+        {"section 7.2", "case 1, no delay: CrossUD over ZB-H1",
+         c.ud[0][0][0] / zb_h1, &equal, SCORE_INFORMATIVE, "\"comparable\""},
+        {"section 7.2", "case 1, no delay: CrossWave over ZB-V",
+         c.wave[0][0][0] / zb_v, &equal, SCORE_INFORMATIVE, "\"comparable\""},
+        {"section 7.2",
+         "transfer 2 F over latency 2 F, CrossUD and CrossWave, cases 1 and "
+         "3, least of four",
+         transfer_over_latency(&c), &above, SCORE_INFORMATIVE,
+         "with sends that never block CrossUD hides both alike"},
+        {"section 7.2",
+         "two datacenters: recomputation (case 2) over case 1, CrossUD, least "
+         "of five",
+         ranked_ratio(c.ud[0][1], c.ud[0][0], 0), &above, SCORE_INFORMATIVE,
+         ""},
+        {"section 7.2", "the same, CrossWave, least of five",
+         ranked_ratio(c.wave[0][1], c.wave[0][0], 0), &above, SCORE_INFORMATIVE,
+         "\"generally\"; see the median"},
+        {"section 7.2", "the same, CrossWave, median of five",
+         ranked_ratio(c.wave[0][1], c.wave[0][0], 2), &above, SCORE_VARIANT,
+         "the reading \"in most settings\" of the row above"},
+        {"section 7.3",
+         "four datacenters, case 1, latency and transfer 0.25 F: CrossWave "
+         "over CrossUD",
+         c.wave[1][0][1] / c.ud[1][0][1], &below, SCORE_INFORMATIVE, ""},
+        {"section 7.3", "the same, 2 F and 2 F",
+         c.wave[1][0][4] / c.ud[1][0][4], &above, SCORE_INFORMATIVE, ""},
+        {"section 7.3",
+         "four datacenters, case 1: fastest static schedule over CrossUD, "
+         "least of four delays",
+         static_over_dynamic(&c), &above, SCORE_FITTED,
+         "the receive modes of static schedules were chosen for their cells"},
+        {"section 7.3",
+         "four datacenters: recomputation (case 2) over case 1, CrossUD, "
+         "median of five",
+         ranked_ratio(c.ud[1][1], c.ud[1][0], 2), &no_worse, SCORE_INFORMATIVE,
+         "\"comparable to or outperforms\" in most settings; memory for 8 "
+         "activations, the paper's budget"},
+        {"section 7.3", "the same, CrossWave, median of five",
+         ranked_ratio(c.wave[1][1], c.wave[1][0], 2), &no_worse,
+         SCORE_INFORMATIVE, "as above"},
+        {"section 7.3", "the same, CrossUD, memory for 12 activations",
+         ranked_ratio(c.more_memory, c.ud[1][0], 2), &no_worse, SCORE_FITTED,
+         "memory for 12 was chosen for case 2's cells"},
+    };
+
+    score_print_head(to);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        score_line l = {lines[i].where,    lines[i].claimed,   solved,
+                        *lines[i].row,     .digits = 3,        .unit = "",
+                        .as = lines[i].as, .why = lines[i].why};
+
+        l.row.value = lines[i].value;
+        score_print_line(&s, &l, to);
+    }
+    score_print(&s, "rows", to);
+}
+
+/* --- case 2: memory ----------------------------------------------------- */
 
 static const unsigned memories[N_MEMORIES] = {8, 10, 12, 16};
 

@@ -28,6 +28,7 @@ int main(int argc, char **argv)
 {
     static const page_section parts[] = {
         {"claims", crosspipe_claims},
+        {"directions", crosspipe_directions},
         {"tables", crosspipe_tables},
         {"sends", crosspipe_sends},
         {"memory", crosspipe_memory},
