@@ -130,16 +130,9 @@ static double worst_ratio(const panel p[2], int of, int by)
     return worst;
 }
 
-/* Returns the first point from which UD remains the fastest placement;
- * N_POINTS: none. */
-static int find_ud_crossover(const panel *p)
+static double ratio_at(const panel *p, int point, int of, int by)
 {
-    int from = N_POINTS;
-
-    while (from > 0 && p->ms[UD][from - 1] <= p->ms[WAVE][from - 1] &&
-           p->ms[UD][from - 1] <= p->ms[LOOP][from - 1])
-        from--;
-    return from;
+    return p->ms[of][point] / p->ms[by][point];
 }
 
 static double slowdown(const panel *p, int of)
@@ -147,70 +140,75 @@ static double slowdown(const panel *p, int of)
     return p->ms[of][N_POINTS - 1] / p->ms[of][0];
 }
 
-/* Returns the first point where a transfer costs more than an equally long
- * latency. */
-static int find_queueing_onset(const panel p[2], int of)
+/* Prints figure 8's sentences. */
+static void print_claims(FILE *to, const panel p[2])
 {
-    int point = 0;
+    static const char panels[] = "4 stages, solved";
+    static const score_row above = {
+        .low = 1, .has_low = true, .is_ratio = true};
+    static const score_row below = {
+        .high = 1, .has_high = true, .is_ratio = true};
+    static const score_row equal = {.low = .95,
+                                    .high = 1.05,
+                                    .has_low = true,
+                                    .has_high = true,
+                                    .is_ratio = true,
+                                    .is_word = true};
+    enum { LAST = N_POINTS - 1, ONE_F = 4 };
+    const double loop[] = {slowdown(&p[0], LOOP), slowdown(&p[1], LOOP)};
+    const double wave[] = {slowdown(&p[0], WAVE), slowdown(&p[1], WAVE)};
+    const double ud[] = {slowdown(&p[0], UD), slowdown(&p[1], UD)};
+    const struct {
+        const char *claimed;
+        double value;
+        const score_row *row;
+        const char *why;
+    } lines[] = {
+        {"ZB-H1 over 1F1B, largest of all points",
+         worst_ratio(p, ZB_H1, ONE_F1B), &below, ""},
+        {"ZB-V over IV1F1B, largest of all points",
+         worst_ratio(p, ZB_V, INTERLEAVED), &below, ""},
+        {"Wave over UD, latency 0.25 F", ratio_at(&p[0], 1, WAVE, UD), &below,
+         ""},
+        {"Wave over UD, transfer 0.25 F", ratio_at(&p[1], 1, WAVE, UD), &below,
+         ""},
+        {"Wave over UD, latency 2 F", ratio_at(&p[0], LAST, WAVE, UD), &above,
+         ""},
+        {"Wave over UD, transfer 2 F", ratio_at(&p[1], LAST, WAVE, UD), &above,
+         ""},
+        {"growth from 0 to 2 F: Loop over Wave, less of both delays",
+         fmin(loop[0] / wave[0], loop[1] / wave[1]), &above, ""},
+        {"growth from 0 to 2 F: Loop over UD, less of both delays",
+         fmin(loop[0] / ud[0], loop[1] / ud[1]), &above, ""},
+        {"CrossUDSub over CrossUD, largest of all points",
+         worst_ratio(p, UD_SUB, UD), &equal, "\"matches in most regimes\""},
+        {"UD: transfer 2 F over latency 2 F",
+         p[1].ms[UD][LAST] / p[0].ms[UD][LAST], &above,
+         "\"once bandwidth delay exceeds the forward time per chunk\"; a "
+         "schedule generated for the delay hides the queue"},
+        {"Wave: transfer F over latency F",
+         p[1].ms[WAVE][ONE_F] / p[0].ms[WAVE][ONE_F], &above,
+         "as above; a chunk's forward is F / 2"},
+        {"Loop: transfer F over latency F",
+         p[1].ms[LOOP][ONE_F] / p[0].ms[LOOP][ONE_F], &above, "as above"},
+    };
+    score s = {.numbers = {0}};
 
-    while (point < N_POINTS && p[0].ms[of][point] == p[1].ms[of][point])
-        point++;
-    return point;
-}
+    score_print_head(to);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        score_line l = {"figure 8",
+                        lines[i].claimed,
+                        panels,
+                        *lines[i].row,
+                        .digits = 3,
+                        .unit = "",
+                        .as = SCORE_INFORMATIVE,
+                        .why = lines[i].why};
 
-/* Prints the point, or nothing beyond the last point. */
-static void print_from(FILE *to, const char *text, int point)
-{
-    if (point < N_POINTS)
-        fprintf(to, text, .25 * point);
-}
-
-/* Computes the Wave placement with greedy in place of the solver, at a transfer
- * of 2 F. */
-static double greedy_wave(double base)
-{
-    paper_pipeline q = point_setting(&curves[WAVE], true, N_POINTS - 1);
-    paper_run greedy = {.method = "greedy"};
-
-    return paper_pipeline_makespan_ms(&q, &greedy) / base;
-}
-
-static void print_claims(FILE *to, const panel p[2], double base)
-{
-    fprintf(to,
-            "| the paper says | here |\n| --- | --- |\n"
-            "| schedules that split the weight gradient beat those that do "
-            "not | ZB-H1 is %.2f to %.2f times 1F1B, ZB-V %.2f to %.2f times "
-            "IV1F1B |\n",
-            1 / worst_ratio(p, ONE_F1B, ZB_H1), worst_ratio(p, ZB_H1, ONE_F1B),
-            1 / worst_ratio(p, INTERLEAVED, ZB_V),
-            worst_ratio(p, ZB_V, INTERLEAVED));
-    fputs("| Wave is the more efficient at small delays, UD as they grow | UD "
-          "is the fastest",
-          to);
-    print_from(to, " from a latency of %.2f F on", find_ud_crossover(&p[0]));
-    print_from(to, ", from a transfer of %.2f F on", find_ud_crossover(&p[1]));
-    fprintf(to,
-            " |\n| Loop is the most sensitive to delays | from 0 to 2 F UD "
-            "grows %.2f times over latency and %.2f over transfer, Wave %.2f "
-            "and %.2f, Loop %.2f and %.2f |\n",
-            slowdown(&p[0], UD), slowdown(&p[1], UD), slowdown(&p[0], WAVE),
-            slowdown(&p[1], WAVE), slowdown(&p[0], LOOP),
-            slowdown(&p[1], LOOP));
-    fprintf(to,
-            "| greedy CrossUDSub matches the solver's CrossUD in most regimes "
-            "| it is at most %.1f %% above; on Wave greedy takes %.2f at a "
-            "transfer of 2 F, the solver to %.2f |\n",
-            100 * (worst_ratio(p, UD_SUB, UD) - 1), greedy_wave(base),
-            p[1].ms[WAVE][N_POINTS - 1] / base);
-    fputs("| latency and transfer cost the same until a transfer exceeds a "
-          "chunk's forward (F on UD, half of it on Wave and Loop) | with the "
-          "solver's schedules a transfer costs more than a latency as long",
-          to);
-    print_from(to, " on UD from %.2f F on", find_queueing_onset(p, UD));
-    print_from(to, ", on Wave from %.2f F on", find_queueing_onset(p, WAVE));
-    print_from(to, ", on Loop from %.2f F on", find_queueing_onset(p, LOOP));
-    fputs(" |\n", to);
+        l.row.value = lines[i].value;
+        score_print_line(&s, &l, to);
+    }
+    score_print(&s, "rows", to);
 }
 
 static double undelayed_zb_v(void)
@@ -230,7 +228,7 @@ void crosspipe_slowdowns(FILE *to, const page_options *how)
         print_panel(to, &p[k], how->quick, base);
     }
     if (!how->quick)
-        print_claims(to, p, base);
+        print_claims(to, p);
 }
 
 static lh_status add_panel(lh_report *report, const panel *p, double base,
