@@ -424,6 +424,20 @@ def options_and_schedule_are_kept_unless_overridden():
                           r"--override steps stretches it to --steps\n\Z")
     got = [one["rate"] for one in found["iterations"]]
     check(got == want[4:] + [2e-3] * 4, got)
+    case("a rate below the checkpoint's min-rate",
+         [*resume, "8", "--rate", "1e-3", "--override", "rate"], 1,
+         err=r"min-rate, .*, is 0\.002 and above rate, the highest, which is "
+             r"0\.001: override both\n\Z")
+    case("a rate below its own min-rate",
+         arguments(2, "--rate", "1e-3", "--min-rate", "2e-3"), 1,
+         err=r"min-rate, .*, is 0\.002 and above rate, the highest, which is "
+             r"0\.001: give other rates\n\Z")
+    case("a rate after the decay",
+         ["train", "plan.json", "--device", "cpu", "--data", "text", "--resume",
+          "run/step-00000008", "--steps", "10", "--rate", "0.02", "--override",
+          "rate"], 1,
+         err=r"--override rate has no effect: the learning-rate schedule ended "
+             r"at step 8; override steps, too, or min-rate in its place\n\Z")
     found = json_case("a stretched one", [*resume, "12", "--override", "steps"])
     got = [one["rate"] for one in found["iterations"]]
     check(got[0] > want[4] and got[-1] > 2e-3 and

@@ -418,7 +418,8 @@ typedef struct lh_train_model {
     double validation;       /* fraction of the data, 0 <= f < 1 */
     uint32_t validate_every; /* steps; 0: never */
 
-    /* Peak and final learning rate; NAN: defaults, or the checkpoint's. */
+    /* Peak and final learning rate; NAN: defaults, or the checkpoint's. The
+     * final one is at most the peak: otherwise LH_EINPUT. */
     double rate, min_rate;
     double weight_decay, clip;
     uint64_t warmup; /* steps; UINT64_MAX: the default, or the checkpoint's */

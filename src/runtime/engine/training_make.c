@@ -428,6 +428,29 @@ static lh_status load_weights(lhi_training *t, lh_error *err)
                           path);
 }
 
+/* Checks that the learning rate does not rise while it decays, and that a
+ * changed peak has an effect. LH_EINPUT: otherwise. */
+static lh_status check_rates(const lhi_training *t, lh_error *err)
+{
+    const double *o = t->recipe.options;
+    const bool overrides = t->recipe.overridden >> LHI_RECIPE_RATE & 1;
+    if (o[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR)
+        return LH_OK;
+    if (o[LHI_RECIPE_MIN_RATE] > o[LHI_RECIPE_RATE])
+        return lhi_fail(err, LH_EINPUT,
+                        "min-rate, the learning rate after the decay, is %.9g "
+                        "and above rate, the highest, which is %.9g: %s",
+                        o[LHI_RECIPE_MIN_RATE], o[LHI_RECIPE_RATE],
+                        overrides ? "override both" : "give other rates");
+    if (overrides && (double)lhi_train_step(t->train) >= o[LHI_RECIPE_STEPS])
+        return lhi_fail(err, LH_EINPUT,
+                        "--override rate has no effect: the learning-rate "
+                        "schedule ended at step %.0f; override steps, too, or "
+                        "min-rate in its place",
+                        o[LHI_RECIPE_STEPS]);
+    return LH_OK;
+}
+
 /* Claims the checkpoint folder for this run, on rank 0, and prints a remark if
  * the run is longer than its learning-rate schedule. */
 static lh_status claim_folder(lhi_training *t, lh_error *err)
@@ -439,6 +462,8 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                                     .resume = m->resume,
                                     .fresh = m->fresh};
     const double end = t->recipe.options[LHI_RECIPE_STEPS];
+    const bool decays =
+        t->recipe.options[LHI_RECIPE_RATE_DECAY] <= LH_RATE_DECAY_LINEAR;
     char text[200];
     if (m->resume && end < (double)t->o.steps && t->o.remarks.print) {
         snprintf(text, sizeof text,
@@ -446,9 +471,8 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                  "have its final rate, %g; --override steps stretches it to "
                  "--steps",
                  end,
-                 t->recipe.options[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR
-                     ? t->recipe.options[LHI_RECIPE_RATE]
-                     : t->recipe.options[LHI_RECIPE_MIN_RATE]);
+                 t->recipe.options[decays ? LHI_RECIPE_MIN_RATE
+                                          : LHI_RECIPE_RATE]);
         t->o.remarks.print(t->o.remarks.context, text);
     }
     return m->checkpoint ? lhi_folder_claim_check(&claim, &t->discarded,
@@ -533,6 +557,7 @@ static lh_status init(lhi_training *t, lh_error *err)
         LHI_TRY(lhi_resume(&resume, err));
     else if (m->weights && !t->o.is_migrated)
         LHI_TRY(load_weights(t, err));
+    LHI_TRY(check_rates(t, err));
     if (lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(claim_folder(t, err));
     t->is_gathered = true;
