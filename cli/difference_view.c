@@ -174,6 +174,25 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
     return all;
 }
 
+lh_status cli_deviation_facts(cli *c, const lh_trace_difference *d,
+                              lh_report *report)
+{
+    char p[CLI_TIME_TEXT], text[160];
+    if (d->divergence[0]) {
+        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s",
+                 d->divergence, d->divergence_device,
+                 cli_time_text(d->divergence_delay_ns < 0
+                                   ? -d->divergence_delay_ns
+                                   : d->divergence_delay_ns,
+                               p),
+                 d->divergence_delay_ns < 0 ? "earlier" : "later");
+        CLI_TRY(lh_report_add_fact(report, "first deviation", text, &c->err));
+    }
+    snprintf(text, sizeof text, "%s on average",
+             cli_time_text((int64_t)d->mean_start_ns, p));
+    return lh_report_add_fact(report, "start times differ by", text, &c->err);
+}
+
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                                const char *how, const lh_run_log *log,
                                lh_report *report)
@@ -191,17 +210,5 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                  compute_shown_percent(d->predicted_ns, log->median_ns));
         CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
     }
-    if (d->divergence[0]) {
-        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s",
-                 d->divergence, d->divergence_device,
-                 cli_time_text(d->divergence_delay_ns < 0
-                                   ? -d->divergence_delay_ns
-                                   : d->divergence_delay_ns,
-                               p),
-                 d->divergence_delay_ns < 0 ? "earlier" : "later");
-        CLI_TRY(lh_report_add_fact(report, "first deviation", text, &c->err));
-    }
-    snprintf(text, sizeof text, "%s on average",
-             cli_time_text((int64_t)d->mean_start_ns, p));
-    return lh_report_add_fact(report, "start times differ by", text, &c->err);
+    return cli_deviation_facts(c, d, report);
 }

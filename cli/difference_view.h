@@ -22,5 +22,8 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                                const char *how, const lh_run_log *log,
                                lh_report *report);
+/* Adds only the differences between the passes' start times. */
+lh_status cli_deviation_facts(cli *c, const lh_trace_difference *d,
+                              lh_report *report);
 
 #endif

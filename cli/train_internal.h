@@ -9,6 +9,7 @@
  * - train_events.c: events that make elements slow
  * - train_adapt.c: the adaptive run's reports
  * - train_output.c: results
+ * - train_report.c: results as an HTML page or an image
  * - train_memory.c: memory per rank
  * - train_restarts.c: restarts after a rank's loss */
 #ifndef CLI_TRAIN_INTERNAL_H
@@ -320,6 +321,40 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_plan *plan, const train_changes *changes,
                               const int64_t *predicted_ns,
                               const lh_train_result *r);
+
+/* Returns the schedule's name in iteration `step`; `before`: the one before a
+ * switch at this step. */
+const char *train_schedule_name_at(const cli_view *v, const lh_train_result *r,
+                                   uint64_t step, bool before);
+/* Returns the data path in iteration `step`: the initial one, unless a schedule
+ * switch changed it. */
+const char *train_path_name_at(cli *c, const lh_train_result *r, uint64_t step);
+
+/* Buffer size for a predicted iteration time and its source. */
+enum { TRAIN_PREDICTION_TEXT = 240 };
+/* Writes the predicted iteration time to `text`, for the cpu device with its
+ * source and the sharing of processors. */
+void train_prediction_text(cli *c, const lh_plan *plan,
+                           const lh_train_result *r,
+                           char text[TRAIN_PREDICTION_TEXT]);
+/* Writes the measured iteration time and its difference from the prediction to
+ * `text`. */
+void train_measured_text(const lh_train_result *r,
+                         char text[TRAIN_PREDICTION_TEXT]);
+
+/* Draws the iteration times: into the report or, with `report` NULL, as a
+ * separate chart. predicted_ns: per iteration; NULL without events. */
+lh_status train_draw_iterations(cli *c, const cli_view *began,
+                                const lh_event_timeline *timeline,
+                                const int64_t *predicted_ns,
+                                const lh_train_result *r, lh_report *report);
+/* Writes the HTML report: measured against predicted times, iterations and
+ * switches. `began` and `v`: the initial and the final schedule; the other
+ * parameters are those of train_write_results(). */
+lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
+                           const lh_plan *plan, const train_changes *changes,
+                           const int64_t *predicted_ns,
+                           const lh_train_result *r);
 
 /* Prints the run's restarts, if there were any. */
 void train_restarts_print(cli *c, const lh_train_result *r);

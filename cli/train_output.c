@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "difference_view.h"
 #include "train_internal.h"
 #include "view.h"
 #include "wrap.h"
@@ -67,11 +66,8 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
                      what->refused ? json_string(what->refused) : json_null());
 }
 
-/* Returns the schedule's name in iteration `step`; `before`: the one before a
- * switch at this step. */
-static const char *get_schedule_name(const cli_view *v,
-                                     const lh_train_result *r, uint64_t step,
-                                     bool before)
+const char *train_schedule_name_at(const cli_view *v, const lh_train_result *r,
+                                   uint64_t step, bool before)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -85,13 +81,10 @@ static const char *get_schedule_name(const cli_view *v,
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r)
 {
-    return get_schedule_name(began, r, train_last_step(r), false);
+    return train_schedule_name_at(began, r, train_last_step(r), false);
 }
 
-/* Returns the data path in iteration `step`: the initial one, unless a schedule
- * switch changed it. */
-static const char *get_data_path_name(cli *c, const lh_train_result *r,
-                                      uint64_t step)
+const char *train_path_name_at(cli *c, const lh_train_result *r, uint64_t step)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -114,7 +107,7 @@ static json_t *switches_json(cli *c, const cli_view *v,
         lh_switch shown = rows[i];
         shown.to = train_schedule_name(v, shown.to);
         json_t *one = train_switch_json(
-            &shown, get_schedule_name(v, r, rows[i].step, true),
+            &shown, train_schedule_name_at(v, r, rows[i].step, true),
             train_path_name(c, rows[i].path),
             train_migration_json(lh_train_migration(r, i)));
         if (!one || json_array_append_new(list, one)) {
@@ -146,7 +139,7 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
                      train_schedule_name(v, rows[i].to), rows[i].step,
                      rows[i].refused);
         else if (!lh_train_migration(r, i) ||
-                 strcmp(get_schedule_name(v, r, rows[i].step, true),
+                 strcmp(train_schedule_name_at(v, r, rows[i].step, true),
                         train_schedule_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched",
                      "to %s%s from iteration %" PRIu64 " on; simulated time of "
@@ -171,8 +164,8 @@ static json_t *make_iterations_json(cli *c, const cli_view *v,
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
         const train_iteration_context at = {
-            .schedule = get_schedule_name(v, r, it->step, false),
-            .path = get_data_path_name(c, r, it->step),
+            .schedule = train_schedule_name_at(v, r, it->step, false),
+            .path = train_path_name_at(c, r, it->step),
             .event_timeline = changes->event_timeline,
             .predicted_ns = predicted_ns ? predicted_ns[i] : 0};
         json_t *one = train_iteration_json(it, &at);
@@ -339,15 +332,58 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     return cli_put_json(c, j);
 }
 
+void train_prediction_text(cli *c, const lh_plan *plan,
+                           const lh_train_result *r,
+                           char text[TRAIN_PREDICTION_TEXT])
+{
+    const train_settings *s = c->settings;
+    const size_t room = TRAIN_PREDICTION_TEXT;
+    char a[CLI_TIME_TEXT];
+    size_t len =
+        (size_t)snprintf(text, room, "%s", cli_time_text(r->predicted_ns, a));
+    if (s->device != LH_TRAIN_CPU)
+        return;
+    len +=
+        (size_t)snprintf(text + len, room - len, ", %s",
+                         r->is_calibrated ? "from passes measured in this run"
+                                          : cli_time_source_text(plan));
+    if (r->n_processors)
+        len += (size_t)snprintf(
+            text + len, room - len,
+            ", where %" PRIu32 " ranks share %" PRIu32 " processor%s",
+            r->n_ranks, r->n_processors, r->n_processors > 1 ? "s" : "");
+    if (r->predicted_ns != r->unshared_ns)
+        snprintf(text + len, room - len, "; %s if each had its own",
+                 cli_time_text(r->unshared_ns, a));
+}
+
+void train_measured_text(const lh_train_result *r,
+                         char text[TRAIN_PREDICTION_TEXT])
+{
+    char a[CLI_TIME_TEXT];
+    snprintf(text, TRAIN_PREDICTION_TEXT, "%s, %+.2f %%",
+             cli_time_text(r->median_ns, a),
+             cli_round_for_text(100 * r->error, 2));
+}
+
+/* Prints predicted and measured iteration time. */
+static void print_prediction(cli *c, const lh_plan *plan,
+                             const lh_train_result *r)
+{
+    char text[TRAIN_PREDICTION_TEXT];
+    train_prediction_text(c, plan, r, text);
+    cli_wrap(c, "predicted", "%s", text);
+    train_measured_text(r, text);
+    cli_wrap(c, "measured", "%s", text);
+}
+
 /* Prints predicted and measured iteration time for a run with emulated passes,
  * and by how much passes began after their predicted start. */
-static void print_timed(cli *c, const lh_train_result *r)
+static void print_timed(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT];
-    cli_print(c, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
-    cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              cli_round_for_text(100 * r->error, 2));
+    print_prediction(c, plan, r);
     cli_wrap(
         c, "clock",
         "passes follow the predicted times%s: the difference shows how well "
@@ -360,29 +396,6 @@ static void print_timed(cli *c, const lh_train_result *r)
         cli_print(c, "; %" PRIu64 " passes began too late to end in time",
                   r->missed_deadlines);
     cli_print(c, "\n");
-}
-
-/* Prints predicted and measured iteration time for a run that trains a model.
- */
-static void print_prediction(cli *c, const lh_plan *plan,
-                             const lh_train_result *r)
-{
-    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    char shared[160] = "";
-    const char *source = r->is_calibrated ? "from passes measured in this run"
-                                          : cli_time_source_text(plan);
-    if (r->n_processors)
-        snprintf(shared, sizeof shared,
-                 ", where %" PRIu32 " ranks share %" PRIu32 " processor%s",
-                 r->n_ranks, r->n_processors, r->n_processors > 1 ? "s" : "");
-    size_t len = strlen(shared);
-    if (r->predicted_ns != r->unshared_ns)
-        snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
-                 cli_time_text(r->unshared_ns, b));
-    cli_wrap(c, "predicted", "%s, %s%s", cli_time_text(r->predicted_ns, a),
-             source, shared);
-    cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              cli_round_for_text(100 * r->error, 2));
 }
 
 /* Prints losses, predicted and measured times, rate and communication for a run
@@ -531,224 +544,9 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, plan, r);
     else if (r->n_iterations)
-        print_timed(c, r);
+        print_timed(c, plan, r);
     if (r->n_iterations && cli_is_given(c, "memory"))
         train_memory_print(c, plan, v->pipeline, r);
-}
-
-/* Adds the last iteration's schedule, data path and slow links to the report,
- * as the displayed iteration's heading. */
-static lh_status add_last_facts(cli *c, const cli_view *began,
-                                const lh_event_timeline *timeline,
-                                const lh_train_result *r, lh_report *report)
-{
-    char text[CLI_SLOW_TEXT];
-    uint64_t step = train_last_step(r);
-    CLI_TRY(lh_report_add_fact(
-        report, "schedule", get_schedule_name(began, r, step, false), &c->err));
-    CLI_TRY(lh_report_add_fact(report, "path of messages",
-                               get_data_path_name(c, r, step), &c->err));
-    if (!timeline)
-        return LH_OK;
-    cli_slow_text(timeline, lh_event_timeline_state(timeline, step), text);
-    return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
-}
-
-/* Returns the event timeline's state number (active event set) at a step; 0
- * without events. */
-static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
-{
-    return timeline ? lh_event_timeline_state(timeline, step) : 0;
-}
-
-/* Buffer size for a schedule's name and data path, with the end mark. */
-#define FOLLOWED_TEXT 160
-
-/* Writes the schedule at a step to `text`, which it returns. If the run
- * switches data paths, the path follows, as in "slack, delegated" (sent by a
- * helper thread). */
-static const char *format_schedule(cli *c, const cli_view *began,
-                                   const lh_train_result *r, uint64_t step,
-                                   char text[FOLLOWED_TEXT])
-{
-    uint32_t n;
-    const lh_switch *rows = lh_train_switches(r, &n);
-    bool switches = false;
-    for (uint32_t i = 1; i < n; i++)
-        switches = switches || rows[i].path != rows[0].path;
-    if (n > 0)
-        switches = switches || rows[0].path != LH_DATA_PATH_DIRECT;
-    snprintf(text, FOLLOWED_TEXT, "%.120s%s%s",
-             get_schedule_name(began, r, step, false), switches ? ", " : "",
-             switches ? get_data_path_name(c, r, step) : "");
-    return text;
-}
-
-/* Returns the end of the range of iterations from `first` on with the same
- * events and schedule; *mean_ns is its mean iteration time. */
-static uint32_t find_span_end(cli *c, const cli_view *began,
-                              const lh_event_timeline *timeline,
-                              const lh_train_result *r, uint32_t first,
-                              int64_t *mean_ns)
-{
-    const lh_iteration *all = r->iterations;
-    char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
-    format_schedule(c, began, r, all[first].step, name);
-    uint32_t state = get_state(timeline, all[first].step), end = first;
-    int64_t sum = 0;
-    while (
-        end < r->n_iterations && get_state(timeline, all[end].step) == state &&
-        strcmp(format_schedule(c, began, r, all[end].step, other), name) == 0)
-        sum += all[end++].ns;
-    *mean_ns = sum / (end - first);
-    return end;
-}
-
-/* Adds a row to the report for each iteration range with the same events and
- * schedule. predicted_ns: per iteration; NULL without events. */
-static lh_status add_iterations(cli *c, const cli_view *began,
-                                const lh_event_timeline *timeline,
-                                const int64_t *predicted_ns,
-                                const lh_train_result *r, lh_report *report)
-{
-    static const char *const with[] = {"iterations", "slow", "schedule",
-                                       "#predicted", "#measured"};
-    static const char *const without[] = {"iterations", "schedule",
-                                          "#measured"};
-    char steps[48], slow[CLI_SLOW_TEXT], was[CLI_TIME_TEXT], is[CLI_TIME_TEXT];
-    char what[FOLLOWED_TEXT];
-    const lh_iteration *all = r->iterations;
-    int64_t mean_ns;
-    cli_table t = {0};
-    static const char *const slow_alone[] = {"iterations", "slow", "schedule",
-                                             "#measured"};
-    if (timeline)
-        cli_table_row(&t, predicted_ns ? 5 : 4,
-                      predicted_ns ? with : slow_alone);
-    else
-        cli_table_row(&t, 3, without);
-    for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
-        end = find_span_end(c, began, timeline, r, i, &mean_ns);
-        snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
-                 all[end - 1].step);
-        const char *name = format_schedule(c, began, r, all[i].step, what);
-        const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
-        if (!timeline) {
-            cli_table_row(&t, 3, plain);
-            continue;
-        }
-        cli_slow_text(timeline, lh_event_timeline_state(timeline, all[i].step),
-                      slow);
-        const char *alone[] = {steps, slow, name, is};
-        if (!predicted_ns) {
-            cli_table_row(&t, 4, alone);
-            continue;
-        }
-        const char *cells[] = {steps, slow, name,
-                               cli_time_text(predicted_ns[i], was), is};
-        cli_table_row(&t, 5, cells);
-    }
-    return cli_table_report(c,
-                            timeline ? "Iterations and their events"
-                                     : "Iterations and their schedules",
-                            &t, report);
-}
-
-/* Returns the report's label for a migration, which names whether layers, ranks
- * or both move. */
-static const char *get_migration_label(const lh_migration *m)
-{
-    if (m->n_chunks && m->n_places)
-        return "layers and ranks move";
-    return m->n_chunks ? "layers move" : "ranks change";
-}
-
-/* Draws the iteration times: into the report or, with `report` NULL, as a
- * separate chart. predicted_ns: per iteration; NULL without events. */
-static lh_status draw_iterations(cli *c, const cli_view *began,
-                                 const lh_event_timeline *timeline,
-                                 const int64_t *predicted_ns,
-                                 const lh_train_result *r, lh_report *report)
-{
-    const train_settings *s = c->settings;
-    const char *const names[] = {"measured", "predicted"};
-    uint32_t n_switches, n = r->n_iterations;
-    const lh_switch *rows = lh_train_switches(r, &n_switches);
-    cli_slow_spans spans = {0};
-    lh_report_mark *marks =
-        calloc(n_switches + r->n_restarts + (size_t)1, sizeof *marks);
-    int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
-    lh_report_iterations drawn = {.size = sizeof drawn,
-                                  .title = "Iterations",
-                                  .first = n ? r->iterations[0].step : 0,
-                                  .n_iterations = n,
-                                  .n_series = predicted_ns ? 2 : 1,
-                                  .series = names,
-                                  .ns = ns,
-                                  .marks = marks};
-    lh_status status =
-        marks && ns ? cli_find_slow_spans(c, timeline, drawn.first, n, &spans)
-                    : cli_no_memory(c);
-    for (uint32_t i = 0; status == LH_OK && i < n; i++) {
-        ns[i] = r->iterations[i].ns;
-        ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
-    }
-    for (uint32_t i = 0; status == LH_OK && i < n_switches; i++) {
-        const lh_migration *moved = lh_train_migration(r, i);
-        if (!rows[i].refused)
-            marks[drawn.n_marks++] = (lh_report_mark){
-                rows[i].step, moved ? get_migration_label(moved)
-                                    : train_schedule_name(began, rows[i].to)};
-    }
-    for (uint32_t i = 0; status == LH_OK && i < r->n_restarts; i++)
-        marks[drawn.n_marks++] =
-            (lh_report_mark){r->restarts[i].step, "restart"};
-    drawn.spans = spans.all;
-    drawn.n_spans = spans.n;
-    if (status == LH_OK)
-        status = report ? lh_report_add_iterations(report, &drawn, &c->err)
-                        : cli_write_event_timeline(c, &drawn, s->svg);
-    cli_slow_spans_fini(&spans);
-    free(marks);
-    free(ns);
-    return status;
-}
-
-/* Writes the HTML report: measured against predicted times, iterations and
- * switches. */
-static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
-                            const lh_event_timeline *timeline,
-                            const int64_t *predicted_ns,
-                            const lh_train_result *r)
-{
-    const lh_trace *trace = r->trace;
-    const train_settings *s = c->settings;
-    lh_report *report = NULL;
-    lh_trace_difference d;
-    uint32_t n_switches;
-    lh_train_switches(r, &n_switches);
-    CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
-    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
-    if (status == LH_OK)
-        status = add_last_facts(c, began, timeline, r, report);
-    if (status == LH_OK)
-        status = draw_iterations(c, began, timeline, predicted_ns, r, report);
-    if (status == LH_OK && s->adapt)
-        status = train_notices_report(c, r, report);
-    if (status == LH_OK)
-        status = train_migrations_report(c, r, report);
-    if (status == LH_OK && (timeline || n_switches))
-        status = add_iterations(c, began, timeline, predicted_ns, r, report);
-    if (status == LH_OK)
-        status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
-                                     &c->err);
-    if (status == LH_OK)
-        status = lh_report_add_trace(report, trace, "measured", NULL, &c->err);
-    if (status == LH_OK)
-        status = cli_write_html(c, report, s->html);
-    lh_report_free(report);
-    return status;
 }
 
 /* Writes the measured profile to the --profile-out file. */
@@ -777,13 +575,12 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
     else if (s->trace)
         cli_note(c, not_written, s->trace);
     if (s->html && r->trace)
-        CLI_TRY(
-            write_html(c, v, last, changes->event_timeline, predicted_ns, r));
+        CLI_TRY(train_write_html(c, v, last, plan, changes, predicted_ns, r));
     else if (s->html)
         cli_note(c, not_written, s->html);
     if (s->svg && r->n_iterations)
-        CLI_TRY(draw_iterations(c, v, changes->event_timeline, predicted_ns, r,
-                                NULL));
+        CLI_TRY(train_draw_iterations(c, v, changes->event_timeline,
+                                      predicted_ns, r, NULL));
     else if (s->svg)
         cli_note(c, not_written, s->svg);
     if (s->profile_out && r->profile)

@@ -97,10 +97,15 @@ def training_is_compared_with_its_prediction():
         check(few or found["predicted_s"] == found["unshared_s"], found)
         check(abs(found["median_s"] / found["predicted_s"] - 1 -
                   found["error"]) < 1e-9, found)
-    done = run("train", "one.json", *CPU,
+    done = run("train", "one.json", *CPU, "--html", "run.html",
                preexec_fn=lambda: os.sched_setaffinity(0, one))
     check(re.search(r"predicted .*2 ranks\s+share\s+1\s+processor\b",
                     done.stdout, re.S), done.stdout)
+    page = read("run.html")
+    for name in "predicted", "measured":
+        printed = re.search(rf"^{name} +(.*(?:\n .*)*)", done.stdout, re.M)[1]
+        printed = " ".join(printed.split())
+        check(f'["{name}","{printed}"]' in page, f"the report has: {printed}")
 
 
 @test
