@@ -541,6 +541,12 @@ typedef struct lh_train_model {
      * model may have different ones (docs/theory/unequal.md). NULL: `tensor` on
      * all. */
     const uint32_t *stage_tensors;
+    /* Predicted time after the pipeline, once per iteration: the optimizer and
+     * overhead. */
+    int64_t end_ns;
+    /* The pipeline's pass times include the sharing of processors between
+     * ranks, as passes measured in a run do. */
+    bool includes_sharing;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

@@ -206,6 +206,11 @@ lh_status lhi_job_check_extra_memory(double bytes, const char *what,
 /* Returns how many processors the ranks share, if their passes are computed on
  * this machine and it has fewer processors than ranks; else 0. */
 uint32_t lhi_job_shared_processors(const lhi_job *job);
+/* Returns the predicted iteration time in ns from that of the pipeline alone,
+ * which assumes one processor per rank. It includes the time after the
+ * pipeline. If ranks share processors, the pipeline takes at least the total
+ * pass time divided by their number. */
+int64_t lhi_job_predict_iteration(const lhi_job *job, int64_t pipeline_ns);
 
 /* Returns the number of hops (traffic from another replica's rank) that each
  * rank observes, one per replica, if the run may exchange hosts over real

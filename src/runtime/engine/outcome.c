@@ -160,30 +160,40 @@ uint32_t lhi_job_shared_processors(const lhi_job *job)
     return n < lhi_grid_count_ranks(&job->grid) ? n : 0;
 }
 
-/* Stores the predicted iteration time alone_ns, which assumes one processor per
- * rank. If ranks share processors, the prediction is at least the total pass
- * time divided by their number. */
-static void set_prediction(const lhi_job *job, int64_t alone_ns,
-                           lh_train_result *r)
+/* Returns the time that `n` processors need for the passes of all ranks. */
+static double compute_shared_ns(const lhi_job *job, uint32_t n)
 {
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
-    r->unshared_ns = r->predicted_ns = alone_ns;
-    uint32_t n = lhi_job_shared_processors(job);
-    if (n == 0)
-        return;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         passes_ns +=
             ((double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
              (double)p->chunks[c].w_ns) *
             lhi_grid_count_device_ranks(&job->grid, job->exec->chunk_ranks[c]);
-    if (job->model)
-        passes_ns -= (double)job->model->collective_wait_ns *
-                     lhi_grid_count_copies(&job->grid);
-    passes_ns *= (double)p->n_microbatches / n;
-    r->n_processors = n;
-    if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
-        r->predicted_ns = (int64_t)passes_ns;
+    passes_ns -= (double)job->model->collective_wait_ns *
+                 lhi_grid_count_copies(&job->grid);
+    return passes_ns * (double)p->n_microbatches / n;
+}
+
+int64_t lhi_job_predict_iteration(const lhi_job *job, int64_t pipeline_ns)
+{
+    const lh_train_model *m = job->model;
+    const uint32_t n = lhi_job_shared_processors(job);
+    double shared_ns =
+        n && !m->includes_sharing ? compute_shared_ns(job, n) : 0;
+    if (shared_ns > (double)pipeline_ns && shared_ns < 0x1p62)
+        pipeline_ns = (int64_t)shared_ns;
+    return pipeline_ns + (m ? m->end_ns : 0);
+}
+
+/* Stores the predicted iteration time for alone_ns, the pipeline's time with
+ * one processor per rank. */
+static void set_prediction(const lhi_job *job, int64_t alone_ns,
+                           lh_train_result *r)
+{
+    r->n_processors = lhi_job_shared_processors(job);
+    r->predicted_ns = lhi_job_predict_iteration(job, alone_ns);
+    r->unshared_ns = alone_ns + (job->model ? job->model->end_ns : 0);
 }
 
 /* Copies the job to *at, with the pipeline in effect in the last of n

@@ -2,6 +2,7 @@
 #include "runtime/engine/rerouting.h"
 
 #include "base/fail.h"
+#include "base/format_units.h"
 #include "resilience/event_timeline/timeline.h"
 #include "runtime/engine/all_reduce.h"
 #include "runtime/engine/elastic_sharding.h"
@@ -103,6 +104,68 @@ static lh_status make_rerouting(const lhi_job *job, const lhi_lost_device *lost,
     return status;
 }
 
+/* Simulates the run's schedule without data-parallel communication into
+ * *out_ns. */
+static lh_status simulate_passes(const lhi_job *job, int64_t *out_ns,
+                                 lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    const lh_sim_options how = lhi_exec_sim_options(job->exec);
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_pipeline *passes = NULL;
+    lh_timeline *timeline = NULL;
+    lh_chunk *chunks = malloc(p->n_chunks * sizeof *chunks);
+    lh_status status =
+        chunks ? lh_pipeline_describe(p, &desc, err) : lhi_fail_nomem(err);
+    for (uint32_t c = 0; status == LH_OK && c < p->n_chunks; c++) {
+        chunks[c] = p->chunks[c];
+        chunks[c].all_gather_ns = chunks[c].reduce_scatter_ns = 0;
+        chunks[c].dp_latency_ns = 0;
+    }
+    desc.chunks = chunks;
+    desc.n_initial_gathers = 0;
+    desc.dp_links = NULL;
+    if (status == LH_OK)
+        status = lh_pipeline_make(&desc, &passes, err);
+    if (status == LH_OK)
+        status = lh_simulate(passes, job->exec->schedule, &how, &timeline, err);
+    if (status == LH_OK)
+        *out_ns = lh_timeline_makespan(timeline);
+    lh_timeline_free(timeline);
+    lh_pipeline_free(passes);
+    free(chunks);
+    return status;
+}
+
+/* Writes the predicted iteration times before and after the rerouting to
+ * `text`. The rerouted pipeline has no data-parallel communication: a training
+ * run has that of before, an emulated run none. */
+static lh_status format_prediction(const lhi_job *job, size_t room, char *text,
+                                   lh_error *err)
+{
+    char a[LHI_FORMAT_DURATION_SIZE], b[LHI_FORMAT_DURATION_SIZE];
+    const int64_t before_ns = lh_exec_predicted_ns(job->exec);
+    const uint32_t n = lhi_job_shared_processors(job);
+    int64_t passes_ns = before_ns;
+    if (job->model)
+        LHI_TRY(simulate_passes(job, &passes_ns, err));
+    const int64_t after_ns =
+        lh_exec_predicted_ns(job->rerouting.exec) + before_ns - passes_ns;
+    const int len = snprintf(
+        text, room, "%s in place of %s",
+        lhi_format_duration(lhi_job_predict_iteration(job, after_ns), a),
+        lhi_format_duration(lhi_job_predict_iteration(job, before_ns), b));
+    if (n == 0 || job->model->includes_sharing)
+        return LH_OK;
+    snprintf(text + len, room - (size_t)len,
+             ", where %" PRIu32 " ranks share %" PRIu32 " processor%s; "
+             "%s in place of %s if each had its own",
+             lhi_grid_count_ranks(&job->grid), n, n > 1 ? "s" : "",
+             lhi_format_duration(after_ns + job->model->end_ns, a),
+             lhi_format_duration(before_ns + job->model->end_ns, b));
+    return LH_OK;
+}
+
 /* Prints a remark on the process that reports for the run. */
 static void print_remark(const lhi_job *job, const char *text)
 {
@@ -137,12 +200,12 @@ static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
                  obstacle ? "other ranks cannot share them in a run with " : "",
                  obstacle ? obstacle : why.text);
     } else {
+        char times[240];
+        LHI_TRY(format_prediction(job, sizeof times, times, err));
         snprintf(text, sizeof text,
                  "rank %" PRIu32 " is lost, and other ranks run its "
-                 "microbatches: an iteration is predicted to take %.6g s in "
-                 "place of %.6g s%s",
-                 rank, (double)lh_exec_predicted_ns(job->rerouting.exec) * 1e-9,
-                 (double)lh_exec_predicted_ns(job->exec) * 1e-9,
+                 "microbatches: an iteration is predicted to take %s%s",
+                 rank, times,
                  job->o.adapt
                      ? "; the schedule does not change before the rank "
                        "is back"

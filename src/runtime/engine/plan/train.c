@@ -42,23 +42,14 @@ static bool was_measured_shared(const lh_plan *plan,
     return false;
 }
 
-/* Adds the planned time after the pipeline, optimizer and overhead, once per
- * iteration, to the result's prediction for the cpu device. */
-static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
-                                 lh_error *err)
+/* Adds the planned communication within layers, and the profile of the measured
+ * passes, to the result for the cpu device. */
+static lh_status add_planned_values(const lhi_plan_run *run, lh_train_result *r,
+                                    lh_error *err)
 {
     const lh_plan *plan = run->plan;
-    int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
-    if (was_measured_shared(plan, run->pipeline))
-        r->predicted_ns = r->unshared_ns;
-    if (!r->is_calibrated) {
-        r->predicted_ns += end_ns;
-        r->unshared_ns += end_ns;
-    }
     if (plan->breakdown)
         r->planned_exchange_ns = plan->breakdown->intra_layer_ns;
-    if (r->median_ns > 0 && r->predicted_ns > 0)
-        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
     const lhi_observed_means *observed = lhi_result_observed_means(r);
     lh_profile *profile;
     if (!observed)
@@ -467,6 +458,8 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.balance_loss = lhi_job_balance_loss(plan->job);
         m.balance_bias = lhi_job_balance_bias(plan->job);
         m.expert_capacity = plan->job->training.expert_capacity;
+        m.end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
+        m.includes_sharing = was_measured_shared(plan, pipeline);
         m.bf16 = plan->job->training.precision == LH_PRECISION_BF16;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
@@ -517,7 +510,7 @@ lh_status lh_train_plan(const lh_plan *plan,
     if (status == LH_OK) {
         made->utilisation = compute_utilisation(plan, made->median_ns);
         if (o.device == LH_TRAIN_CPU)
-            status = add_planned_end(
+            status = add_planned_values(
                 &(lhi_plan_run){plan, pipeline, schedule, o.exec}, made, err);
     }
     lh_pipeline_free(plain);
