@@ -487,13 +487,17 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
         sum += predicted_ns ? predicted_ns[i] : 0;
     }
     if (!predicted_ns) {
-        cli_wrap(c, "events", "in %" PRIu32 " iterations; total %s measured", n,
-                 cli_time_text(sum_times(r), b));
+        cli_wrap(c, "events",
+                 "in %" PRIu32 " of %" PRIu32
+                 " iterations; total of all iterations %s measured",
+                 n, r->n_iterations, cli_time_text(sum_times(r), b));
         return;
     }
     cli_wrap(c, "events",
-             "in %" PRIu32 " iterations; total %s predicted, %s measured", n,
-             cli_time_text(sum, a), cli_time_text(sum_times(r), b));
+             "in %" PRIu32 " of %" PRIu32
+             " iterations; total of all iterations %s predicted, %s measured",
+             n, r->n_iterations, cli_time_text(sum, a),
+             cli_time_text(sum_times(r), b));
 }
 
 /* Prints the run's result as text: ranks, times against the prediction, losses,

@@ -26,7 +26,8 @@ def slow_iterations_are_printed_without_a_detection():
     case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
                  "--steps", "6", "--speed", "10", "--adapt"], program=VIRTUAL,
          out=r"noticed +nothing.*iterations +6, 33\.000 ms to 153\.000 ms.*"
-             r"events +in 2 iterations; total 438\.\d+ ms measured\n")
+             r"events +in 2 of 6 iterations; total of all iterations 438\.\d+ ms\s+"
+             r"measured\n")
 
 
 @test
