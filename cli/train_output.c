@@ -398,6 +398,18 @@ static void print_timed(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
+/* Prints the checkpoint of the last iteration, which each run with --checkpoint
+ * writes unless it was aborted, and how to continue from it. */
+static void print_checkpoint(cli *c, const lh_train_result *r)
+{
+    const train_settings *s = c->settings;
+    if (s->checkpoint && !was_aborted(r))
+        cli_wrap(c, "checkpoint",
+                 "step %" PRIu64 " in %s: continue with --resume%s",
+                 train_last_step(r) + 1, s->checkpoint,
+                 r->interrupted ? "" : " and more --steps");
+}
+
 /* Prints losses, predicted and measured times, rate and communication for a run
  * that trains a model. */
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
@@ -433,6 +445,7 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_print(c, "\n");
     print_exchanges(c, r);
     print_copies(c, r);
+    print_checkpoint(c, r);
 }
 
 /* Prints the schedule and the ranks by stages, replicas and degrees. */

@@ -5,6 +5,7 @@ checkpoints.
 """
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -227,10 +228,29 @@ def stale_files_of_killed_runs_are_removed():
         check(LOCK in checkpoints(), f"a lock is left: {checkpoints()}")
         kept[transport] = max(n for n in checkpoints() if n.startswith("step"))
     again = begin("--resume", "run", "--checkpoint-every", "1")
-    _, err = end(again, signal.SIGINT)
+    out, err = end(again, signal.SIGINT)
     check("which has ended; its incomplete files are removed" in err, err)
+    step = int(checkpoints()[-1].partition("-")[2])
+    check(f"\ncheckpoint    step {step} in run: continue with --resume\n" in out,
+          out)
     check(len(checkpoints()) == 2 and
           all(n.startswith("step-") for n in checkpoints()), checkpoints())
+
+
+@test
+def a_run_that_loses_a_rank_names_its_last_checkpoint():
+    prepare()
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    process = begin("--checkpoint-every", "1", "--transport", "local")
+    ranks = pathlib.Path(
+        f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(ranks[-1]), signal.SIGKILL)
+    _, err = process.communicate(timeout=HANGS)
+    step = max(int(name.partition("-")[2]) for name in checkpoints()
+               if name.startswith("step-"))
+    check(process.returncode == 1 and f"killed by signal 9 (Killed); the last "
+          f"checkpoint is step {step} in run: continue with --resume" in err,
+          err)
 
 
 @test

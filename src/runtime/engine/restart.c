@@ -128,8 +128,6 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
     const uint32_t n = job->o.max_restarts;
     char text[sizeof why->text], last[sizeof why->text] = "", again[80];
     uint64_t step = 0;
-    if (n == 0 || !job->record)
-        return;
     if (job->record->has_begun && job->model &&
         find_own_checkpoint(job, &step, NULL) == LH_OK)
         snprintf(last, sizeof last,
@@ -142,6 +140,28 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
     lhi_fail(why, why->code,
              "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s%s",
              text, n, again, last);
+}
+
+/* Adds the newest checkpoint to the error `why` of a run without restarts that
+ * lost a rank. Its folder has only checkpoints of this run or of the one that
+ * it continues, unless the run has --fresh. Only the process that reports for
+ * the run adds it. */
+static void add_last_checkpoint(const lhi_job *job, lh_error *why)
+{
+    const lh_train_model *m = job->model;
+    char text[sizeof why->text];
+    uint64_t *steps = NULL;
+    size_t n = 0;
+    if (job->follows || !m || !m->checkpoint || m->fresh ||
+        lhi_train_find(m->checkpoint, &steps, &n, NULL) != LH_OK)
+        return;
+    snprintf(text, sizeof text, "%.300s", why->text);
+    if (n > 0)
+        lhi_fail(why, why->code,
+                 "%s; the last checkpoint is step %" PRIu64
+                 " in %.200s: continue with --resume",
+                 text, steps[n - 1], m->checkpoint);
+    free(steps);
 }
 
 /* Makes the job resume from its own checkpoints. */
@@ -295,8 +315,10 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             return ready;
         }
     } while (restarts);
-    if (needs_restart)
+    if (needs_restart && job->record)
         add_restarts_used_up(job, &why);
+    else if (needs_restart)
+        add_last_checkpoint(job, &why);
     if (status != LH_OK && err)
         *err = why;
     return status;
