@@ -523,7 +523,7 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
     workload kept = *w, freed = *w;
     lh_pipeline_desc from = {.size = sizeof from};
     lh_method_options how = {.size = sizeof how};
-    lh_schedule *s;
+    lh_schedule *s = NULL;
     lh_error err;
     int64_t ns, after, unused;
 

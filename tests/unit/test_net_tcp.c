@@ -254,8 +254,8 @@ static void another_setup(void)
 {
     static const char *const parts[] = {
         "another plan",
-        "another schedule or other times (--schedule, --speed, --inject, or "
-        "the plan)",
+        ("another schedule or other times (--schedule, --speed, --inject, or "
+         "the plan)"),
         "other options",
         "other data",
         "another --steps",
