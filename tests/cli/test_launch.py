@@ -266,8 +266,8 @@ def only_ranks_report_failures():
 
 @test
 def a_signal_ends_ranks_that_join():
-    """Rank 0 waits for rank 2; the signal to rank 1 ends rank 0, too, which has
-    the reason if their handshake was complete (test_net_tcp tests the text)."""
+    """Rank 0 waits for rank 2; the signal to rank 1, whose handshake may not be
+    complete, reaches rank 0, too."""
     uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
     with reserved_port() as port:
         ranks = [subprocess.Popen(
@@ -279,11 +279,8 @@ def a_signal_ends_ranks_that_join():
         ranks[1].send_signal(signal.SIGTERM)
         ended = [(one.communicate(timeout=harness.HANGS)[1], one.returncode)
                  for one in ranks]
-    stopped = "longhaul: rank 1 was stopped before all ranks had joined\n"
-    closed = ("longhaul: rank 1: it closed the connection while rank 0 "
-              "joined\n")
-    check(ended[1] == (stopped, 1) and
-          ended[0] in ((stopped, 1), (closed, 1)), f"{ended}")
+    check(ended == [("longhaul: rank 1 was stopped before all ranks had joined\n",
+                     1)] * 2, f"{ended}")
 
 
 def is_connected(pid, port):

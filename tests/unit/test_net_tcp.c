@@ -281,17 +281,23 @@ static void another_setup(void)
 }
 
 /* A rank that is stopped ends all within 2 s: rank 0, which waits for rank 3;
- * rank 2, which waits for rank 0's table; rank 1, while nobody listens. */
+ * rank 2, which waits for rank 0's table, or connects to rank 0; rank 1, while
+ * nobody listens. */
 static void stopped_while_joining(void)
 {
-    for (uint32_t who = 0; who < 3; who += 2) {
+    static const struct {
+        uint32_t who;
+        int after_s;
+    } cases[] = {{0, 5}, {2, 5}, {2, 0}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const uint32_t who = cases[c].who;
         joining j = usual();
         joining_rank ranks[3];
         char text[64];
         const int64_t begin_ns = lhi_now_ns();
         j.join_ns = 3600 * second_ns;
         j.stopped = who;
-        j.stop_ns = begin_ns + 5 * second_ns;
+        j.stop_ns = begin_ns + cases[c].after_s * second_ns;
         snprintf(text, sizeof text,
                  "rank %u was stopped before all ranks had joined", who);
         for (uint32_t i = 0; i < 3; i++)

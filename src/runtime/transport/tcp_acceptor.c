@@ -16,6 +16,9 @@
 enum { ACCEPTS_PER_POLL = 64 };
 /* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
+/* Longest time after a requested stop in which a rank completes the handshake
+ * with a lower rank. */
+static const int64_t most_connecting_ns = 1000000000;
 
 /* Stores why a pending connection was rejected (`how`, `why`), for the error
  * message, unless a more informative rejection is stored. */
@@ -290,9 +293,13 @@ bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
                   uint32_t *spoke)
 {
     const lhi_tcp_options *o = t->options;
-    t->is_stopped =
-        t->is_stopped || (o->is_stopped && o->is_stopped(o->stop_context));
-    int64_t left_ns = t->is_stopped ? 0 : until_ns - lhi_now_ns();
+    const int64_t now_ns = lhi_now_ns();
+    if (!t->asked_ns && o->is_stopped && o->is_stopped(o->stop_context))
+        t->asked_ns = now_ns;
+    if (t->asked_ns &&
+        (!t->connects || now_ns - t->asked_ns >= most_connecting_ns))
+        t->is_stopped = true;
+    int64_t left_ns = t->is_stopped ? 0 : until_ns - now_ns;
     int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
     t->polls[0] = (struct pollfd){.fd = fd, .events = what};
     struct pollfd *pending = t->polls + 1;

@@ -355,6 +355,7 @@ static lh_status connect_once(lhi_tcp_join_state *t,
         return lhi_fail(err, LH_EIO,
                         "rank %u: cannot create a socket: %s (ulimit -n)",
                         t->options->rank, strerror(errno));
+    t->connects = true;
     int error = try_connect(t, fd, a, size,
                             soon_ns < t->until_ns ? soon_ns : t->until_ns);
     lh_status status = LH_OK;
@@ -374,6 +375,7 @@ static lh_status connect_once(lhi_tcp_join_state *t,
         status = listen_on_local_address(t, fd, err);
     if (status == LH_OK)
         status = run_handshake(t, fd, to, t->until_ns, err);
+    t->connects = false;
     if (status == LH_OK)
         t->fds[to] = fd;
     else

@@ -42,7 +42,12 @@ typedef struct lhi_tcp_join_state {
     int64_t end_ns;
     uint32_t n_informed; /* ranks that got the reason */
     uint32_t n_failed;   /* connected ranks that are to send why they failed */
-    bool is_stopped;     /* options->is_stopped() has returned true */
+    /* options->is_stopped() has returned true. While the rank connects to a
+     * lower one, for at most a second more, it is not: a rank whose handshake
+     * is complete can give the reason. */
+    bool is_stopped;
+    bool connects;
+    int64_t asked_ns; /* when a stop was first requested; 0: not yet */
     /* By rank: its number was claimed with a wrong secret. */
     bool *is_impersonated;
     /* Last time at which a rank joined, or one was first impersonated. */
@@ -80,7 +85,7 @@ void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, bool is_final,
 void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
                          const char *why);
 /* Polls for at most 100 ms, or until until_ns, and serves pending connections;
- * updates t->is_stopped. Returns whether `fd` (-1: none) has the event `what`.
+ * updates t->is_stopped and t->asked_ns. Returns whether `fd` (-1: none) has the event `what`.
  * Unless `spoke` is NULL, also polls the connected higher ranks; *spoke: one
  * that has sent something out of turn. */
 bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
