@@ -143,6 +143,12 @@ uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
     return sites->n_groups;
 }
 
+lh_status lhi_target_fail(lh_target target, lh_error *err, const char *why)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "%s %s", capabilities[target].shown,
+                    why);
+}
+
 lh_status lhi_target_check_tensors(lh_target target, const lh_layout *l,
                                    lh_error *err)
 {

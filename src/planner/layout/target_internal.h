@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The targets' features: target.c has the table, target_check.c the rules. */
+/* The targets' features: target.c has the table, target_check.c the rules,
+ * beside those of target_megatron.h and target_longhaul.h. */
 #ifndef LHI_PLANNER_LAYOUT_TARGET_INTERNAL_H
 #define LHI_PLANNER_LAYOUT_TARGET_INTERNAL_H
 
@@ -24,6 +25,9 @@ typedef struct lhi_target_capability {
 
 /* Returns the table entry with a target framework's capabilities. */
 const lhi_target_capability *lhi_target_get_capability(lh_target target);
+
+/* Fails with LH_EUNSUPPORTED and the message `why` after the target's name. */
+lh_status lhi_target_fail(lh_target target, lh_error *err, const char *why);
 
 /* Checks that the stages have one tensor degree, which every program needs;
  * PyTorch's pipelines leave the stages' parallelism to the user. */
