@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Sentences without a number: at least 1, at most 1, and within 5 % of 1, which
+ * was chosen for words such as "comparable". */
+extern const score_row crosspipe_above, crosspipe_below, crosspipe_equal;
+
 /* Prints tables 5 and 6: static rows and greedy. */
 void crosspipe_tables(FILE *to, const page_options *how);
 /* Prints the dynamic rows with sends that block. */

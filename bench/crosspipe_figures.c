@@ -144,16 +144,6 @@ static double slowdown(const panel *p, int of)
 static void print_claims(FILE *to, const panel p[2])
 {
     static const char panels[] = "4 stages, solved";
-    static const score_row above = {
-        .low = 1, .has_low = true, .is_ratio = true};
-    static const score_row below = {
-        .high = 1, .has_high = true, .is_ratio = true};
-    static const score_row equal = {.low = .95,
-                                    .high = 1.05,
-                                    .has_low = true,
-                                    .has_high = true,
-                                    .is_ratio = true,
-                                    .is_word = true};
     enum { LAST = N_POINTS - 1, ONE_F = 4 };
     const double loop[] = {slowdown(&p[0], LOOP), slowdown(&p[1], LOOP)};
     const double wave[] = {slowdown(&p[0], WAVE), slowdown(&p[1], WAVE)};
@@ -165,32 +155,34 @@ static void print_claims(FILE *to, const panel p[2])
         const char *why;
     } lines[] = {
         {"ZB-H1 over 1F1B, largest of all points",
-         worst_ratio(p, ZB_H1, ONE_F1B), &below, ""},
+         worst_ratio(p, ZB_H1, ONE_F1B), &crosspipe_below, ""},
         {"ZB-V over IV1F1B, largest of all points",
-         worst_ratio(p, ZB_V, INTERLEAVED), &below, ""},
-        {"Wave over UD, latency 0.25 F", ratio_at(&p[0], 1, WAVE, UD), &below,
-         ""},
-        {"Wave over UD, transfer 0.25 F", ratio_at(&p[1], 1, WAVE, UD), &below,
-         ""},
-        {"Wave over UD, latency 2 F", ratio_at(&p[0], LAST, WAVE, UD), &above,
-         ""},
-        {"Wave over UD, transfer 2 F", ratio_at(&p[1], LAST, WAVE, UD), &above,
-         ""},
+         worst_ratio(p, ZB_V, INTERLEAVED), &crosspipe_below, ""},
+        {"Wave over UD, latency 0.25 F", ratio_at(&p[0], 1, WAVE, UD),
+         &crosspipe_below, ""},
+        {"Wave over UD, transfer 0.25 F", ratio_at(&p[1], 1, WAVE, UD),
+         &crosspipe_below, ""},
+        {"Wave over UD, latency 2 F", ratio_at(&p[0], LAST, WAVE, UD),
+         &crosspipe_above, ""},
+        {"Wave over UD, transfer 2 F", ratio_at(&p[1], LAST, WAVE, UD),
+         &crosspipe_above, ""},
         {"growth from 0 to 2 F: Loop over Wave, less of both delays",
-         fmin(loop[0] / wave[0], loop[1] / wave[1]), &above, ""},
+         fmin(loop[0] / wave[0], loop[1] / wave[1]), &crosspipe_above, ""},
         {"growth from 0 to 2 F: Loop over UD, less of both delays",
-         fmin(loop[0] / ud[0], loop[1] / ud[1]), &above, ""},
+         fmin(loop[0] / ud[0], loop[1] / ud[1]), &crosspipe_above, ""},
         {"CrossUDSub over CrossUD, largest of all points",
-         worst_ratio(p, UD_SUB, UD), &equal, "\"matches in most regimes\""},
+         worst_ratio(p, UD_SUB, UD), &crosspipe_equal,
+         "\"matches in most regimes\""},
         {"UD: transfer 2 F over latency 2 F",
-         p[1].ms[UD][LAST] / p[0].ms[UD][LAST], &above,
+         p[1].ms[UD][LAST] / p[0].ms[UD][LAST], &crosspipe_above,
          "\"once bandwidth delay exceeds the forward time per chunk\"; a "
          "schedule generated for the delay hides the queue"},
         {"Wave: transfer F over latency F",
-         p[1].ms[WAVE][ONE_F] / p[0].ms[WAVE][ONE_F], &above,
+         p[1].ms[WAVE][ONE_F] / p[0].ms[WAVE][ONE_F], &crosspipe_above,
          "as above; a chunk's forward is F / 2"},
         {"Loop: transfer F over latency F",
-         p[1].ms[LOOP][ONE_F] / p[0].ms[LOOP][ONE_F], &above, "as above"},
+         p[1].ms[LOOP][ONE_F] / p[0].ms[LOOP][ONE_F], &crosspipe_above,
+         "as above"},
     };
     score s = {.numbers = {0}};
 
@@ -415,14 +407,6 @@ static rate_ratios compute_ratios(double f, double single)
 /* Prints figure 9's sentences. */
 static void claim_rates(score *s, double f, double single, FILE *to)
 {
-    static const score_row above = {
-        .low = 1, .has_low = true, .is_ratio = true};
-    static const score_row equal = {.low = .95,
-                                    .high = 1.05,
-                                    .has_low = true,
-                                    .has_high = true,
-                                    .is_ratio = true,
-                                    .is_word = true};
     const rate_ratios r = compute_ratios(f, single);
     double slower = 0, narrows = INFINITY, apart = 1;
 
@@ -440,18 +424,20 @@ static void claim_rates(score *s, double f, double single, FILE *to)
         score_class as;
         const char *why;
     } lines[] = {
-        {"PP: latency of 128 over 4 ms, largest of five rates", slower, &equal,
-         SCORE_INFORMATIVE,
+        {"PP: latency of 128 over 4 ms, largest of five rates", slower,
+         &crosspipe_equal, SCORE_INFORMATIVE,
          "\"little impact\"; it is largest at 1024 GB/s, where transfers are "
          "short"},
-        {"PP: 4 over 1024 GB/s, latency 4 ms", r.slowest_over_fastest, &above,
-         SCORE_GIVEN, "arithmetic: a transfer of 4 s for each message"},
+        {"PP: 4 over 1024 GB/s, latency 4 ms", r.slowest_over_fastest,
+         &crosspipe_above, SCORE_GIVEN,
+         "arithmetic: a transfer of 4 s for each message"},
         {"PP over DP: a rate over the next, latency 4 ms, least of four",
-         narrows, &above, SCORE_INFORMATIVE,
+         narrows, &crosspipe_above, SCORE_INFORMATIVE,
          "\"narrows as bandwidth increases\"; with the formulas as printed it "
          "grows up to 64 GB/s"},
         {"PP over DP, 1024 GB/s, farthest from 1 of three latencies", apart,
-         &equal, SCORE_INFORMATIVE, "\"negligible beyond 1024 GB/s\""},
+         &crosspipe_equal, SCORE_INFORMATIVE,
+         "\"negligible beyond 1024 GB/s\""},
     };
     const score_line passes = {"figure 9",
                                "F of a stage",

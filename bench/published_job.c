@@ -264,18 +264,24 @@ static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
     return status;
 }
 
+/* Parses a run's job into *job. */
+static lh_status parse_run(const published *run, const fitted *by, bool lifted,
+                           lh_job **job, lh_error *err)
+{
+    char text[JOB_TEXT];
+    published_job(run, by, lifted, text);
+    return lh_job_parse(text, strlen(text), "published", NULL, job, err);
+}
+
 /* Plans a run's job. Without `by` it skips the search for optimal schedules,
  * which takes seconds for each run whose schedule the planner chooses. */
 static lh_status plan_run(const published *run, const fitted *by, bool lifted,
                           lh_plan **plan, lh_error *err)
 {
     const fitted own = published_fitted();
-    char text[JOB_TEXT];
     lh_job *job = NULL;
-    lh_status status;
+    lh_status status = parse_run(run, by, lifted, &job, err);
 
-    published_job(run, by, lifted, text);
-    status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
     if (status == LH_OK)
         status = plan_with(job, run, by ? by : &own, !by, plan, err);
     lh_job_free(job);
@@ -286,12 +292,9 @@ static lh_status plan_run(const published *run, const fitted *by, bool lifted,
 static lh_status find_usable_bytes(const published *run, const fitted *by,
                                    double *usable, lh_error *err)
 {
-    char text[JOB_TEXT];
     lh_job *job = NULL;
-    lh_status status;
+    lh_status status = parse_run(run, by, false, &job, err);
 
-    published_job(run, by, false, text);
-    status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
     if (status == LH_OK)
         *usable = (double)lh_gpu_usable_bytes(&job->datacenters[0].gpu);
     lh_job_free(job);
