@@ -62,6 +62,24 @@ def one_of_eight_ranks_is_killed():
 
 
 @test
+def a_rate_stays_overridden_after_the_schedule():
+    """A rank is lost after the end of the schedule that the run inherits."""
+    make_plan()
+    train = [*TRAIN[:6], "--ranks", "local"]
+    case("first", [*train, "--rate", "1e-2", "--steps", "6", "--checkpoint",
+                   "first", "--checkpoint-every", "4"], out=ANY)
+    write_kills({3: 10})
+    found = json_case("resumed", [
+        *train, "--steps", "12", "--rate", "2e-2", "--min-rate", "1e-3",
+        "--override", "rate,min-rate", "--resume", "first/step-00000004",
+        "--checkpoint", "run", "--checkpoint-every", "2", "--events",
+        "events.yaml", "--max-restarts", "1"], err=ANY)
+    check(len(found.get("restarts", [])) == 1 and
+          [one["rate"] for one in found["iterations"][-4:]] == [1e-3] * 4,
+          f"{found}")
+
+
+@test
 def a_replica_is_lost():
     """Events end its ranks, which are threads in virtual time. The schedule is
     again that of the step in which they ended. Another rank pauses."""

@@ -37,6 +37,7 @@ typedef struct lhi_training_options {
     /* Values are migrated from another training through lhi_training_state(),
      * before lhi_training_take_over(): construction waits for no other rank. */
     bool is_migrated;
+    bool is_restarted;  /* it resumes from the run's own checkpoint */
     bool observes_hops; /* replicas' messages are timed */
 } lhi_training_options;
 

@@ -428,13 +428,14 @@ static lh_status load_weights(lhi_training *t, lh_error *err)
                           path);
 }
 
-/* Checks that the learning rate does not rise while it decays, and that a
- * changed peak has an effect. LH_EINPUT: otherwise. */
+/* Checks, when the run begins, that the learning rate does not rise while it
+ * decays, and that a changed peak has an effect. LH_EINPUT: otherwise. */
 static lh_status check_rates(const lhi_training *t, lh_error *err)
 {
     const double *o = t->recipe.options;
     const bool overrides = t->recipe.overridden >> LHI_RECIPE_RATE & 1;
-    if (o[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR)
+    if (t->o.is_migrated || t->o.is_restarted ||
+        o[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR)
         return LH_OK;
     if (o[LHI_RECIPE_MIN_RATE] > o[LHI_RECIPE_RATE])
         return lhi_fail(err, LH_EINPUT,
