@@ -5,10 +5,10 @@
     count-tests.py TESTLOG.json...
     count-tests.py --slowest N TESTLOG.json...
 
-Programs whose output ends with "N passed, N failed" count as that many checks,
-others as one. Prints the end of the output of failing and skipped programs, then
-one line of numbers: "PASSED FAILED SKIPPED". With --slowest it prints the N
-slowest tests instead, with their seconds of real time.
+Programs whose output ends with "N passed, N failed", or also "N skipped", count as
+that many checks, others as one. Prints the end of the output of failing and
+skipped programs, then one line of numbers: "PASSED FAILED SKIPPED". With --slowest
+it prints the N slowest tests instead, with their seconds of real time.
 """
 import json
 import os
@@ -21,10 +21,12 @@ def count(test):
     if test["result"] == "SKIP":
         return 0, 0, 1
     fine = test["result"] in ("OK", "EXPECTEDFAIL")
-    found = re.findall(r"(\d+) passed, (\d+) failed", test.get("stdout") or "")
-    passed, failed = map(int, found[-1]) if found else (int(fine), 0)
+    found = re.findall(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?",
+                       test.get("stdout") or "")
+    passed, failed, skipped = [
+        int(n or 0) for n in found[-1]] if found else (int(fine), 0, 0)
     # A crashed program prints no counts.
-    return passed, failed if fine or failed else failed + 1, 0
+    return passed, failed if fine or failed else failed + 1, skipped
 
 
 def show(test):
