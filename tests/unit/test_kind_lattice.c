@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lattice of pass kinds refutes deadlines that memory makes impossible, and
- * none that a schedule meets; multilevel tuning finds good schedules. */
+ * none that a schedule meets. */
 #include "solve_check.h"
 
 #include "base/random.h"

@@ -37,10 +37,6 @@ static bool can_halve(const lh_pipeline *p)
 
 bool lhi_multilevel_is_applicable(const lhi_solver *r)
 {
-    /* Coarser pipelines have no queues of messages. */
-    for (uint32_t m = 0; m < r->shop->n_machines; m++)
-        if (r->shop->machines[m].kind != LHI_DEVICE)
-            return false;
     return !r->is_reduced && can_halve(r->p) &&
            r->p->n_chunks >= 2 * r->p->n_devices &&
            r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN &&
