@@ -267,6 +267,49 @@ static void cost_bounds_of_placed_layouts_hold(void)
     lh_job_free(job);
 }
 
+/* The limit on the iteration separates the fastest plan from the cheapest:
+ * without a limit, or with one that excludes no plan, the plan is the cheapest;
+ * with one that no plan meets, it is the fastest. Other uses are rejected. */
+static void the_longest_iteration_is_checked(void)
+{
+    lh_plan_options o = {.size = sizeof o, .quick = true, .threads = 1};
+    lh_job *job = job_of(NULL, ", usd_per_gb: 4", "{tensor: 2}");
+    lh_plan *fastest = make(job, &o), *plan = NULL;
+    lh_error err = {0};
+    o.max_iteration_ns = 1;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "max_iteration_ns is 1; expected 0, or more with");
+    o.objective = LH_PLAN_CHEAPEST;
+    o.max_iteration_ns = -1;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "max_iteration_ns is -1; expected 0, or more with");
+    o.max_iteration_ns = 0;
+    lh_plan *cheapest = make(job, &o);
+    if (fastest && cheapest) {
+        const int64_t least = fastest->best.iteration_ns;
+        const double usd = cheapest->best.cost->usd;
+        CHECK(cheapest->best.iteration_ns > least);
+        CHECK(usd < fastest->best.cost->usd);
+        const int64_t limits[] = {1, INT64_MAX};
+        for (int i = 0; i < 2; i++) {
+            o.max_iteration_ns = limits[i];
+            plan = make(job, &o);
+            CHECK(plan && (i ? plan->best.cost->usd <= usd
+                             : plan->best.iteration_ns <= least));
+            lh_plan_free(plan);
+        }
+        /* just below the cheapest plan's time */
+        o.max_iteration_ns = cheapest->best.iteration_ns - 1;
+        plan = make(job, &o);
+        CHECK(plan && plan->best.iteration_ns <= o.max_iteration_ns &&
+              plan->best.cost->usd <= fastest->best.cost->usd);
+        lh_plan_free(plan);
+    }
+    lh_plan_free(fastest);
+    lh_plan_free(cheapest);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(stages_cross);
@@ -276,5 +319,6 @@ int main(void)
     RUN(elastic_plans_cost);
     RUN(costs_round_trip);
     RUN(cost_bounds_of_placed_layouts_hold);
+    RUN(the_longest_iteration_is_checked);
     return test_summary();
 }
