@@ -141,6 +141,18 @@ static const char *get_deadline_text(const lh_size_options *o,
                                : ", too late: keep spares (--spares)";
 }
 
+/* Formats the cost of the training after a loss of nodes as ", USD 8.10 M"; "":
+ * no prices. */
+static const char *format_loss_cost(const lh_size_loss *loss,
+                                    char text[LOSS_TEXT])
+{
+    char usd[AMOUNT_TEXT];
+    *text = '\0';
+    if (loss->usd >= 0)
+        snprintf(text, LOSS_TEXT, ", USD %s", format_amount(loss->usd, usd));
+    return text;
+}
+
 /* Prints how many lost nodes the spare nodes replace and, for each datacenter
  * in use, the training time and whether the deadline is met if the number of
  * nodes in the options fails there beyond its spares for the whole run. */
@@ -157,7 +169,7 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                  spares);
     for (uint32_t i = 0; i < size->n_losses; i++) {
         const lh_size_loss *loss = &size->losses[i];
-        char days[AMOUNT_TEXT], lost[LOSS_TEXT];
+        char days[AMOUNT_TEXT], cost[LOSS_TEXT], lost[LOSS_TEXT];
         const char *title = i > 0 || spares > 0 ? "" : "losses";
         snprintf(lost, sizeof lost, "%" PRIu32 "%s node%s of %.100s",
                  loss->nodes, spares > 0 ? " more" : "",
@@ -176,10 +188,10 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                      format_duration(loss->train_s, days));
         else
             cli_wrap(c, title,
-                     "%s for the whole run: %s (%+.1f %%) with a new plan%s",
+                     "%s for the whole run: %s (%+.1f %%)%s with a new plan%s",
                      lost, format_duration(loss->train_s, days),
                      100 * (loss->train_s / size->train_s - 1),
-                     get_deadline_text(o, loss));
+                     format_loss_cost(loss, cost), get_deadline_text(o, loss));
     }
 }
 
@@ -211,6 +223,45 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     print_cost(c, size);
     print_layout(c, &size->layout);
     print_losses(c, job, o, size);
+}
+
+/* Formats how much more or less an amount is than another, as "12 % less time".
+ */
+static void format_change(double x, double other, const char *of, char *text,
+                          size_t room)
+{
+    snprintf(text, room, "%.0f %% %s %s", 100 * fabs(x / other - 1),
+             x < other ? "less" : "more", of);
+}
+
+/* Prints the knee: its GPUs, time and cost, compared with the cheapest size
+ * and, with a budget, the fastest. */
+static void print_knee(cli *c, const lh_job *job, const lh_size_options *o,
+                       const lh_size_result *r)
+{
+    char where[GAP_TEXT] = "", days[AMOUNT_TEXT], usd[AMOUNT_TEXT];
+    char time[AMOUNT_TEXT], cost[AMOUNT_TEXT];
+    const lh_size *x = &r->knee;
+    if (!x->gpus)
+        return;
+    for (uint32_t i = 0, n = 0; i < job->n_datacenters && n < sizeof where; i++)
+        if (x->nodes[i])
+            n += (uint32_t)snprintf(where + n, sizeof where - n,
+                                    "%s%" PRIu32 " node%s in %s", n ? ", " : "",
+                                    x->nodes[i], x->nodes[i] > 1 ? "s" : "",
+                                    job->datacenters[i].name);
+    cli_print(c, "\n");
+    cli_wrap(c, "knee", "%" PRIu32 " GPUs (%s%s): %s, USD %s",
+             x->gpus + x->spare_gpus, where, x->spot ? ", spot capacity" : "",
+             format_duration(x->train_s, days), format_amount(x->usd, usd));
+    format_change(x->train_s, r->cheapest.train_s, "time", time, sizeof time);
+    format_change(x->usd, r->cheapest.usd, "cost", cost, sizeof cost);
+    cli_wrap(c, "", "%s for %s than the cheapest", time, cost);
+    if (!(o->budget_usd > 0))
+        return;
+    format_change(x->train_s, r->fastest.train_s, "time", time, sizeof time);
+    format_change(x->usd, r->fastest.usd, "cost", cost, sizeof cost);
+    cli_wrap(c, "", "%s for %s than the fastest", cost, time);
 }
 
 /* Prints the proven lower bounds on GPUs, cost and time, and how much of each
@@ -308,6 +359,7 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
         print_size(c, job, o, &r->fastest, "fastest");
     } else {
         print_found(c, job, o, r);
+        print_knee(c, job, o, r);
     }
     print_certainty(c, o, r);
     if (c->common.output && r->n_found)

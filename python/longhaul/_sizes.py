@@ -56,6 +56,8 @@ class Sizes(Result):
         fewest, cheapest: the best sizes; None: none was found.
         fastest: with a budget the fastest size that meets the requirements;
             if none does, the fastest one; None: not searched.
+        knee: the planned size with the least product of time and cost; None:
+            no prices, or the product is not a tenth below the others'.
         gpus_bound, usd_bound, train_bound_s: no size with fewer GPUs, at less
             cost or, with a budget, in less time meets the requirements; None:
             unknown or, for GPUs, no size meets them.
@@ -70,6 +72,7 @@ class Sizes(Result):
     fewest: Size | None = nested(Size.of)
     cheapest: Size | None = nested(Size.of)
     fastest: Size | None = nested(Size.of)
+    knee: Size | None = nested(Size.of)
     sizes: float = 0.0
     planned: int = 0
     all_planned: bool = False
@@ -79,11 +82,11 @@ class Sizes(Result):
 
     def frame(self) -> Any:
         """Returns the sizes as a pandas.DataFrame; needs pandas."""
-        names = ("fewest", "cheapest", "fastest")
+        names = ("fewest", "cheapest", "fastest", "knee")
         rows = [
             {"name": name, **self._json[name]}
             for name in names
-            if name in self._json
+            if self._json.get(name)
         ]
         return frame_of(rows)
 

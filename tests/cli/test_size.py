@@ -46,6 +46,10 @@ def the_numbers_belong_together():
     price = sum(x["nodes"] * {"west": 3, "east": 1}[x["datacenter"]]
                 for x in best["datacenters"])
     check(abs(best["usd"] - price * hours) < 1e-6 * best["usd"], f"{best}")
+    fixed = size("--deadline", "10h", "--nodes", "2:2", "--lose", "1")
+    for loss, price in zip(fixed["cheapest"]["losses"], (1 * 3 + 2, 2 * 3 + 1)):
+        usd = price * loss["train_s"] / 3600
+        check(abs(loss["usd"] - usd) < 1e-6 * usd, f"{loss}")
 
 
 @test
@@ -109,6 +113,22 @@ def the_text_answers_the_questions():
     found = size("--deadline", "10h")["cheapest"]["datacenters"]
     check(nodes == {x["datacenter"]: x["nodes"] for x in found},
           f"{nodes}: {found}")
+
+
+@test
+def the_knee_is_named():
+    r = size("--deadline", "10h")
+    knee, best = r["knee"], r["cheapest"]
+    check(knee["train_s"] * knee["usd"] < 0.9 * best["train_s"] * best["usd"]
+          and knee["train_s"] <= 36000, f"{r}")
+    text = case("text", [*SIZE, "--deadline", "10h"], out=ANY).stdout
+    less = round(100 * (1 - knee["train_s"] / best["train_s"]))
+    more = round(100 * (knee["usd"] / best["usd"] - 1))
+    check(f"{less} % less time for {more} % more cost than the cheapest" in
+          text and f"knee          {knee['gpus']} GPUs (" in text, text)
+    only = ["--deadline", "10h", "--nodes", "1,0"]
+    check(size(*only)["knee"] is None, "one size has no knee")
+    check("knee" not in case("one", [*SIZE, *only], out=ANY).stdout, "one size")
 
 
 @test

@@ -252,10 +252,12 @@ static double plan_seconds(const lh_job *job, const uint32_t *nodes)
 
 enum { MOST = 4 }; /* nodes of each datacenter */
 
-/* Compares the search with all sizes for a deadline, `effort` sizes planned. */
+/* Compares the search with all sizes for a deadline, `effort` sizes planned.
+ * *n_knees counts the results with a knee. */
 static void compare_with_all(const lh_job *job,
                              double seconds[MOST + 1][MOST + 1],
-                             double deadline_s, uint32_t effort)
+                             double deadline_s, uint32_t effort,
+                             uint32_t *n_knees)
 {
     const double iterations = 1000;
     lh_size_options o = {.size = sizeof o,
@@ -266,16 +268,30 @@ static void compare_with_all(const lh_job *job,
     lh_size_result *r = NULL;
     lh_error err = {0};
     uint32_t gpus = UINT32_MAX;
-    double usd = INFINITY;
+    double usd = INFINITY, product = INFINITY, usual = INFINITY;
     CHECK_OK(lh_size_find(job, &o, &r, &err), err);
     for (uint32_t a = 0; a <= MOST; a++)
         for (uint32_t b = 0; b <= MOST; b++) {
             const double time = seconds[a][b] * iterations;
+            const double cost = (a * 3 + b * 1) * time / 3600;
             if (!(seconds[a][b] > 0) || time > deadline_s)
                 continue;
             gpus = a + b < gpus ? a + b : gpus;
-            usd = fmin(usd, (a * 3 + b * 1) * time / 3600);
+            usual = cost < usd ? cost * time : usual;
+            usd = fmin(usd, cost);
+            product = fmin(product, cost * time);
         }
+    if (product > 0.9 * usual)
+        CHECK_INT(r->knee.gpus, 0);
+    if (r->knee.gpus) { /* of the planned sizes, with a plan of its own */
+        const lh_size *x = &r->knee;
+        const double own = seconds[x->nodes[0]][x->nodes[1]] * iterations;
+        CHECK_NEAR(x->train_s / own, 1, 0.001);
+        CHECK_NEAR(x->usd * 3600 / own / (x->nodes[0] * 3 + x->nodes[1]), 1,
+                   0.001);
+        CHECK(x->train_s <= deadline_s && x->train_s * x->usd < 0.9 * usual);
+    }
+    *n_knees += r->knee.gpus > 0;
     CHECK_INT(r->n_found > 0, gpus < UINT32_MAX);
     CHECK_INT(r->all_planned, effort >= 25);
     if (gpus < UINT32_MAX) {
@@ -349,6 +365,7 @@ static void search_agrees_with_all_sizes(void)
     lh_job *job = two_kinds();
     double seconds[MOST + 1][MOST + 1] = {{-1}};
     double least = INFINITY, most = 0;
+    uint32_t n_knees = 0;
     for (uint32_t a = 0; a <= MOST; a++)
         for (uint32_t b = 0; b <= MOST; b++) {
             const uint32_t nodes[LH_MAX_DATACENTERS] = {a, b};
@@ -361,10 +378,11 @@ static void search_agrees_with_all_sizes(void)
     CHECK_MSG(least > 0 && most > 2 * least, "%g to %g s", least, most);
     for (double share = 0; share <= 1; share += 0.45) {
         const double deadline = 1000 * (1.01 * least + share * (most - least));
-        compare_with_all(job, seconds, deadline, 100);
-        compare_with_all(job, seconds, deadline, 16);
+        compare_with_all(job, seconds, deadline, 100, &n_knees);
+        compare_with_all(job, seconds, deadline, 16, &n_knees);
     }
-    compare_with_all(job, seconds, 1000 * least * 0.3, 100);
+    CHECK(n_knees > 0);
+    compare_with_all(job, seconds, 1000 * least * 0.3, 100, &n_knees);
     /* from 1.1 times the price of one node's run of `east` */
     for (double factor = 1.1; factor < 3; factor *= 1.6) {
         const double budget = factor * 1000 * seconds[0][1] / 3600;
@@ -662,7 +680,7 @@ static double find_cheapest(const lh_job *job, double slack, int64_t *max_ns,
 
 /* The cheapest size has the cheapest plan that meets the deadline, although the
  * fastest plan costs many times as much: at most 1 % above that of the Pareto
- * front. */
+ * front. After a loss of nodes it has such a plan, too. */
 static void the_cheapest_meets_the_deadline(void)
 {
     lh_job *job = job_with(
@@ -692,6 +710,14 @@ static void the_cheapest_meets_the_deadline(void)
     CHECK_MSG(r->cheapest.usd <= 1.01 * 1000 * usd && fastest > 2 * usd,
               "USD %g of %g; fastest %g", r->cheapest.usd, 1000 * usd,
               1000 * fastest);
+    /* so has the cluster that remains after a loss of nodes */
+    CHECK_INT(r->cheapest.n_losses, 2);
+    for (uint32_t i = 0; i < r->cheapest.n_losses; i++) {
+        const lh_size_loss *loss = &r->cheapest.losses[i];
+        CHECK(loss->meets_deadline && loss->train_s <= o.deadline_s);
+        CHECK_MSG(loss->usd > 0 && loss->usd < 1.5 * r->cheapest.usd,
+                  "USD %g, all nodes %g", loss->usd, r->cheapest.usd);
+    }
     lh_size_result_free(r);
     lh_job_free(job);
 }

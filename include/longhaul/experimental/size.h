@@ -89,9 +89,11 @@ typedef struct lh_size_options {
 /* Consequence if nodes are lost. */
 typedef struct lh_size_loss {
     uint32_t datacenter, nodes; /* lost ones, beyond the spares */
-    /* With the best plan for the other nodes, by the longer search; -1: none
+    /* With the best plan for the other nodes, by the longer search: with prices
+     * the cheapest that meets the requirements, else the fastest; -1: none
      * fits. */
     double iteration_s, train_s;
+    double usd; /* of the training; -1: no prices, or no plan */
     bool meets_deadline;
 } lh_size_loss;
 
@@ -118,6 +120,11 @@ typedef struct lh_size_result {
     /* Least training time; searched for only with a budget. If n_found is 0,
      * all three are the fastest size that was planned. */
     lh_size fastest;
+    /* The planned size that meets the requirements with the least product of
+     * training time and cost, without losses. gpus is 0 if there are no prices,
+     * or if the product is not a tenth below those of `cheapest` and, with a
+     * budget, `fastest`. */
+    lh_size knee;
     double n_sizes; /* in the ranges */
     uint32_t n_planned;
     /* No size with fewer GPUs, at less cost or in less time meets the

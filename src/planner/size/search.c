@@ -40,98 +40,12 @@ enum {
  * GPUs reach up to a fifth more of their peak. */
 static const double EFFICIENCY_MARGIN = 1.25;
 
-/* Compares sizes: by GPUs, then cost; or by cost, then GPUs. */
-typedef bool is_better_fn(const lh_size *a, const lh_size *b);
+/* A size is the knee if its product of time and cost is below this share of
+ * those of the other sizes in the result: a difference that matters. */
+static const double KNEE_SHARE = 0.9;
 
-/* Returns the GPU count of a size's predicted run, spares included. */
-static uint32_t count_gpus(const lh_size *size)
-{
-    return size->gpus + size->spare_gpus;
-}
-
-/* Checks whether run `a` is better than `b` if GPUs are to be saved: fewer
- * GPUs, then lower cost, then shorter training. */
-static bool has_fewer_gpus(const lh_size *a, const lh_size *b)
-{
-    if (count_gpus(a) != count_gpus(b))
-        return count_gpus(a) < count_gpus(b);
-    return a->usd != b->usd ? a->usd < b->usd : a->train_s < b->train_s;
-}
-
-/* Checks whether run `a` is better than `b` if cost is to be saved: lower cost,
- * then has_fewer_gpus(). */
-static bool is_cheaper(const lh_size *a, const lh_size *b)
-{
-    if (a->usd != b->usd)
-        return a->usd < b->usd;
-    return has_fewer_gpus(a, b);
-}
-
-/* Checks whether run `a` is better than `b` if time is to be saved: shorter
- * training, then is_cheaper(). */
-static bool is_faster(const lh_size *a, const lh_size *b)
-{
-    return a->train_s != b->train_s ? a->train_s < b->train_s
-                                    : is_cheaper(a, b);
-}
-
-/* --- one size ------------------------------------------------------------- */
-
-/* Predicts the training run for every plan of a size, on demand and on spot
- * capacity; *out: the best by is_better() among those that meet the
- * requirements or, if `all`, among all. *found: there is one. */
-static lh_status find_best_run(const lhi_size_search *s,
-                               const lhi_planned_size *size, bool all,
-                               is_better_fn *is_better, bool *found,
-                               lh_size *out, lh_error *err)
-{
-    *found = false;
-    *out = (lh_size){0};
-    for (uint32_t i = 0; i < size->n_plans; i++)
-        for (int spot = 0; spot <= (s->options.spot_price > 0); spot++) {
-            lh_size run;
-            LHI_TRY(lhi_size_predict(s, &size->plans[i], spot, &run, err));
-            if (!all && !lhi_size_meets(s, &run))
-                continue;
-            if (!*found || is_better(&run, out))
-                *out = run;
-            *found = true;
-        }
-    return LH_OK;
-}
-
-/* Checks whether nodes[i] is within the job's range of nodes for every
- * datacenter i. A size that remains after a loss of nodes may be below it. */
-static bool is_in_ranges(const lhi_size_search *s, const uint32_t *nodes)
-{
-    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
-        if (nodes[i] < s->ranges[i].least || nodes[i] > s->ranges[i].most)
-            return false;
-    return true;
-}
-
-/* Finds the best predicted run, by is_better(), over all planned sizes within
- * the job's ranges, into *out. `all`: also runs that miss the requirements;
- * *found: there is one. */
-static lh_status find_best(const lhi_size_search *s, bool all,
-                           is_better_fn *is_better, bool *found, lh_size *out,
-                           lh_error *err)
-{
-    *found = false;
-    *out = (lh_size){0};
-    for (uint32_t i = 0; i < s->n_planned; i++) {
-        lh_size run;
-        bool here;
-        if (!is_in_ranges(s, s->planned[i]->nodes))
-            continue;
-        LHI_TRY(
-            find_best_run(s, s->planned[i], all, is_better, &here, &run, err));
-        if (here && (!*found || is_better(&run, out)))
-            *out = run;
-        *found = *found || here;
-    }
-    return LH_OK;
-}
+/* --- efforts and estimates -------------------------------------------------
+ */
 
 /* Checks whether the effort, the number of sizes to plan, is not used up. */
 static bool may_plan(const lhi_size_search *s)
@@ -175,7 +89,8 @@ static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
     if (!size && (!may_plan(s) || is_too_slow(s, nodes)))
         return LH_OK;
     LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_QUICK, &size, err));
-    LHI_TRY(find_best_run(s, size, true, is_faster, meets, &run, err));
+    LHI_TRY(lhi_size_find_best_run(s, size, true, lhi_size_is_faster, meets,
+                                   &run, err));
     if (*meets && s->options.deadline_s > 0)
         *meets = run.train_s <= s->options.deadline_s;
     return LH_OK;
@@ -358,8 +273,8 @@ static lh_status bisect_budget(lhi_size_search *s, const uint32_t *low,
         if (has_nodes(s, middle) &&
             (size || (may_plan(s) && !is_too_expensive(s, middle)))) {
             LHI_TRY(lhi_size_plan(s, middle, LHI_SIZE_QUICK, &size, err));
-            LHI_TRY(
-                find_best_run(s, size, true, is_cheaper, &meets, &run, err));
+            LHI_TRY(lhi_size_find_best_run(s, size, true, lhi_size_is_cheaper,
+                                           &meets, &run, err));
             meets = meets && run.usd <= s->options.budget_usd;
         }
         *(meets ? &a : &b) = at;
@@ -373,7 +288,7 @@ static lh_status bisect_budget(lhi_size_search *s, const uint32_t *low,
  * best run is better than *best by is_better(), it replaces *best, and *moved
  * is set. */
 static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
-                               is_better_fn *is_better, lh_size *best,
+                               lhi_size_is_better_fn *is_better, lh_size *best,
                                bool *moved, lh_error *err)
 {
     const lhi_planned_size *size = lhi_size_find_planned(s, other);
@@ -383,11 +298,12 @@ static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
         (!size &&
          (!may_plan(s) || is_too_slow(s, other) || is_too_expensive(s, other))))
         return LH_OK;
-    if (!size && is_better == is_faster &&
+    if (!size && is_better == lhi_size_is_faster &&
         estimate_least_s(s, other) * s->iterations > best->train_s)
         return LH_OK; /* slower than the best */
     LHI_TRY(lhi_size_plan(s, other, LHI_SIZE_QUICK, &size, err));
-    LHI_TRY(find_best_run(s, size, false, is_better, &found, &run, err));
+    LHI_TRY(
+        lhi_size_find_best_run(s, size, false, is_better, &found, &run, err));
     if (found && is_better(&run, best)) {
         *best = run;
         *moved = true;
@@ -411,8 +327,8 @@ static bool change_nodes(const lhi_size_search *s, uint32_t *nodes, uint32_t i,
  * one datacenter, or moved to another one. The first better one replaces *best,
  * and *moved is set. */
 static lh_status try_step(lhi_size_search *s, int64_t step,
-                          is_better_fn *is_better, lh_size *best, bool *moved,
-                          lh_error *err)
+                          lhi_size_is_better_fn *is_better, lh_size *best,
+                          bool *moved, lh_error *err)
 {
     const uint32_t n = s->job->n_datacenters;
     for (uint32_t i = 0; i < n && !*moved; i++)
@@ -433,8 +349,9 @@ static lh_status try_step(lhi_size_search *s, int64_t step,
 /* Doubles the nodes of *best in every datacenter as long as the size becomes
  * better by is_better(): sizes between two powers of two often fit the batch
  * badly. */
-static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
-                              lh_size *best, lh_error *err)
+static lh_status double_nodes(lhi_size_search *s,
+                              lhi_size_is_better_fn *is_better, lh_size *best,
+                              lh_error *err)
 {
     bool moved = true;
     while (moved && may_plan(s)) {
@@ -451,15 +368,15 @@ static lh_status double_nodes(lhi_size_search *s, is_better_fn *is_better,
 
 /* Improves the best planned size by local search over neighbouring sizes, with
  * steps that decrease from half its nodes to 1. */
-static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
+static lh_status climb(lhi_size_search *s, lhi_size_is_better_fn *is_better,
                        lh_error *err)
 {
     lh_size best;
     bool found;
-    LHI_TRY(find_best(s, false, is_better, &found, &best, err));
+    LHI_TRY(lhi_size_find_best(s, false, is_better, &found, &best, err));
     if (!found)
         return LH_OK;
-    if (is_better != has_fewer_gpus)
+    if (is_better != lhi_size_has_fewer_gpus)
         LHI_TRY(double_nodes(s, is_better, &best, err));
     int64_t step = 1;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
@@ -502,13 +419,13 @@ static lh_status search_ranges(lhi_size_search *s, lh_error *err)
     if (s->options.budget_usd > 0) {
         s->most_plans = (s->options.effort + 1) / 2;
         LHI_TRY(bisect_all(s, true, err));
-        LHI_TRY(climb(s, is_faster, err));
+        LHI_TRY(climb(s, lhi_size_is_faster, err));
         s->most_plans = s->n_plans_made + s->options.effort / 2;
     }
     LHI_TRY(bisect_all(s, false, err));
     if (s->priced)
-        LHI_TRY(climb(s, is_cheaper, err));
-    return climb(s, has_fewer_gpus, err);
+        LHI_TRY(climb(s, lhi_size_is_cheaper, err));
+    return climb(s, lhi_size_has_fewer_gpus, err);
 }
 
 /* --- result --------------------------------------------------------------- */
@@ -525,7 +442,8 @@ static double compute_improvement(int64_t quick_ns, int64_t full_ns)
  * would be better than *best and meet the requirements if the longer search
  * shortened its iteration by `factor`. *out NULL: none. */
 static lh_status find_promising(const lhi_size_search *s, double factor,
-                                is_better_fn *is_better, const lh_size *best,
+                                lhi_size_is_better_fn *is_better,
+                                const lh_size *best,
                                 const lhi_planned_size **out, lh_error *err)
 {
     lh_size promising = *best;
@@ -549,10 +467,10 @@ static lh_status find_promising(const lhi_size_search *s, double factor,
 /* Finds the best planned size by is_better(), plans it again by the longer
  * search, and then those that the longer search may make better. *found: a size
  * meets the requirements, and *best is its run. */
-static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
+static lh_status confirm(lhi_size_search *s, lhi_size_is_better_fn *is_better,
                          bool *found, lh_size *best, lh_error *err)
 {
-    LHI_TRY(find_best(s, false, is_better, found, best, err));
+    LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
     if (!*found)
         return LH_OK;
     /* A plan of a larger size may leave nodes idle: then it is not planned. */
@@ -562,20 +480,44 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
     LHI_TRY(lhi_size_plan(s, best->nodes, LHI_SIZE_FULL, &size, err));
     const double factor = compute_improvement(
         quick_ns, size->n_plans ? size->plans[0].iteration_ns : quick_ns);
-    LHI_TRY(find_best(s, false, is_better, found, best, err));
+    LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
     for (int i = 0; i < MAX_CONFIRMED; i++) {
         LHI_TRY(find_promising(s, factor, is_better, best, &size, err));
         if (!size)
             break;
         LHI_TRY(lhi_size_plan(s, size->nodes, LHI_SIZE_FULL, &size, err));
-        LHI_TRY(find_best(s, false, is_better, found, best, err));
+        LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
+    }
+    return LH_OK;
+}
+
+/* Predicts the training run for every plan of the nodes that remain after a
+ * loss, on spot capacity if `spot`; *out: with prices the cheapest run that
+ * meets the requirements, else the fastest. `size` has at least one plan. */
+static lh_status find_run_after_loss(const lhi_size_search *s,
+                                     const lhi_planned_size *size, bool spot,
+                                     bool cheapest, lh_size *out, lh_error *err)
+{
+    LHI_TRY(lhi_size_predict(s, &size->plans[0], spot, out, err));
+    for (uint32_t i = 1; i < size->n_plans; i++) {
+        lh_size run;
+        LHI_TRY(lhi_size_predict(s, &size->plans[i], spot, &run, err));
+        const bool meets = lhi_size_meets(s, &run);
+        if (meets != lhi_size_meets(s, out)
+                ? meets
+                : (meets && cheapest ? lhi_size_is_cheaper
+                                     : lhi_size_is_faster)(&run, out))
+            *out = run;
     }
     return LH_OK;
 }
 
 /* Plans, for each datacenter of the size, the nodes that remain after the loss
- * of some of its nodes; stores time and deadline check in size->losses. */
-static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
+ * of some of its nodes; stores time, cost and deadline check in size->losses.
+ * `cheapest`: by the cheapest plans that meet the requirements; else by the
+ * fastest. */
+static lh_status plan_losses(lhi_size_search *s, bool cheapest, lh_size *size,
+                             lh_error *err)
 {
     const uint32_t lost = s->options.lost_nodes;
     size->n_losses = 0;
@@ -590,7 +532,8 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
                                .nodes = lost < size->nodes[i] ? lost
                                                               : size->nodes[i],
                                .iteration_s = -1,
-                               .train_s = -1};
+                               .train_s = -1,
+                               .usd = -1};
         memcpy(nodes, size->nodes, sizeof nodes);
         nodes[i] -= loss->nodes;
         if (!has_nodes(s, nodes))
@@ -598,9 +541,10 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
         LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_FULL, &rest, err));
         if (!rest->n_plans)
             continue;
-        LHI_TRY(lhi_size_predict(s, &rest->plans[0], size->spot, &run, err));
+        LHI_TRY(find_run_after_loss(s, rest, size->spot, cheapest, &run, err));
         loss->iteration_s = (double)run.iteration_ns / 1e9;
         loss->train_s = run.train_s;
+        loss->usd = run.usd;
         loss->meets_deadline =
             isfinite(run.train_s) && (!(s->options.deadline_s > 0) ||
                                       run.train_s <= s->options.deadline_s);
@@ -621,33 +565,36 @@ static bool is_same_size(const lh_size *a, const lh_size *b)
 static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
 {
     lh_size_result *r = s->result;
-    LHI_TRY(confirm(s, has_fewer_gpus, found, &r->fewest, err));
+    LHI_TRY(confirm(s, lhi_size_has_fewer_gpus, found, &r->fewest, err));
     if (*found && s->priced)
-        LHI_TRY(confirm(s, is_cheaper, found, &r->cheapest, err));
+        LHI_TRY(confirm(s, lhi_size_is_cheaper, found, &r->cheapest, err));
     if (!*found)
         return LH_OK;
     if (s->options.budget_usd > 0)
-        LHI_TRY(confirm(s, is_faster, found, &r->fastest, err));
+        LHI_TRY(confirm(s, lhi_size_is_faster, found, &r->fastest, err));
     /* The later steps may have found better ones. */
-    LHI_TRY(find_best(s, false, has_fewer_gpus, found, &r->fewest, err));
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found,
+                               &r->fewest, err));
     if (s->priced)
-        LHI_TRY(find_best(s, false, is_cheaper, found, &r->cheapest, err));
+        LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_cheaper, found,
+                                   &r->cheapest, err));
     else
         r->cheapest = r->fewest;
-    LHI_TRY(find_best(s, false, is_faster, found, &r->fastest, err));
-    LHI_TRY(plan_losses(s, &r->fewest, err));
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_faster, found, &r->fastest,
+                               err));
+    LHI_TRY(plan_losses(s, s->priced, &r->fewest, err));
     r->n_found = 1;
     if (is_same_size(&r->cheapest, &r->fewest)) {
         r->cheapest = r->fewest;
     } else {
         r->n_found = 2;
-        LHI_TRY(plan_losses(s, &r->cheapest, err));
+        LHI_TRY(plan_losses(s, s->priced, &r->cheapest, err));
     }
     if (is_same_size(&r->fastest, &r->cheapest) &&
         r->fastest.iteration_ns == r->cheapest.iteration_ns)
         r->fastest = r->cheapest;
     else if (s->options.budget_usd > 0)
-        return plan_losses(s, &r->fastest, err);
+        return plan_losses(s, false, &r->fastest, err);
     return LH_OK;
 }
 
@@ -659,16 +606,20 @@ static lh_status check_planned(const lhi_size_search *s, bool *better,
     const lh_size_result *r = s->result;
     lh_size best;
     bool found;
-    LHI_TRY(find_best(s, false, has_fewer_gpus, &found, &best, err));
-    *better = found && (!r->n_found || has_fewer_gpus(&best, &r->fewest));
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, &found, &best,
+                               err));
+    *better =
+        found && (!r->n_found || lhi_size_has_fewer_gpus(&best, &r->fewest));
     if (*better || !found || !s->priced)
         return LH_OK;
-    LHI_TRY(find_best(s, false, is_cheaper, &found, &best, err));
-    *better = found && is_cheaper(&best, &r->cheapest);
+    LHI_TRY(
+        lhi_size_find_best(s, false, lhi_size_is_cheaper, &found, &best, err));
+    *better = found && lhi_size_is_cheaper(&best, &r->cheapest);
     if (*better || !found || !(s->options.budget_usd > 0))
         return LH_OK;
-    LHI_TRY(find_best(s, false, is_faster, &found, &best, err));
-    *better = found && is_faster(&best, &r->fastest);
+    LHI_TRY(
+        lhi_size_find_best(s, false, lhi_size_is_faster, &found, &best, err));
+    *better = found && lhi_size_is_faster(&best, &r->fastest);
     return LH_OK;
 }
 
@@ -679,15 +630,46 @@ static lh_status search_deeply(lhi_size_search *s, bool *found, lh_error *err)
 {
     uint32_t most[LH_MAX_DATACENTERS] = {0};
     lh_size run;
-    LHI_TRY(find_best(s, true, is_faster, found, &run, err));
+    LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, found, &run, err));
     if (*found)
         LHI_TRY(lhi_size_plan_deeply(s, run.nodes, err));
-    LHI_TRY(find_best(s, false, has_fewer_gpus, found, &run, err));
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found, &run,
+                               err));
     if (*found)
         return LH_OK;
     fill_nodes(s, true, most);
     LHI_TRY(lhi_size_plan_deeply(s, most, err));
-    return find_best(s, false, has_fewer_gpus, found, &run, err);
+    return lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found, &run,
+                              err);
+}
+
+/* Returns the product of a run's time and cost below which it is the knee. */
+static double limit_product(const lhi_size_search *s)
+{
+    const lh_size_result *r = s->result;
+    double least = r->cheapest.train_s * r->cheapest.usd;
+    if (s->options.budget_usd > 0)
+        least = fmin(least, r->fastest.train_s * r->fastest.usd);
+    return KNEE_SHARE * least;
+}
+
+/* Fills the result's knee: the planned size with the least product of time and
+ * cost, planned again by the longer search, unless a size of the result has
+ * about the same product. */
+static lh_status fill_knee(lhi_size_search *s, lh_error *err)
+{
+    const lhi_planned_size *size;
+    lh_size knee;
+    bool found;
+    if (!s->priced || !s->result->n_found)
+        return LH_OK;
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_less_product, &found,
+                               &knee, err));
+    if (!found || knee.train_s * knee.usd >= limit_product(s))
+        return LH_OK;
+    LHI_TRY(lhi_size_plan(s, knee.nodes, LHI_SIZE_FULL, &size, err));
+    return lhi_size_find_best(s, false, lhi_size_has_less_product, &found,
+                              &s->result->knee, err);
 }
 
 /* Fills the result: the best sizes or, if none meets the requirements, the
@@ -710,7 +692,8 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
         deep = true;
     }
     if (!found) {
-        LHI_TRY(find_best(s, true, is_faster, &found, &r->fastest, err));
+        LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, &found,
+                                   &r->fastest, err));
         if (!found)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "%s: no size in the ranges fits in memory",
@@ -718,8 +701,8 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
         r->fewest = r->cheapest = r->fastest;
     }
     for (uint32_t i = 0; i < s->n_planned; i++)
-        r->n_planned += is_in_ranges(s, s->planned[i]->nodes);
-    return LH_OK;
+        r->n_planned += lhi_size_is_in_ranges(s, s->planned[i]->nodes);
+    return fill_knee(s, err);
 }
 
 /* --- search --- */

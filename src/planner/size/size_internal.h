@@ -23,8 +23,8 @@ typedef struct lhi_sized_plan {
 } lhi_sized_plan;
 
 /* How deeply a size is planned: by a quick search, first over the degrees that
- * are best on other sizes; by a longer one; or by one with the default effort of
- * a plan. */
+ * are best on other sizes; by a longer one; or by one with the default effort
+ * of a plan. */
 typedef enum lhi_size_depth {
     LHI_SIZE_QUICK,
     LHI_SIZE_FULL,
@@ -84,6 +84,38 @@ lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
 /* Checks whether a predicted training run meets the deadline and the budget;
  * one that is not given is always met. */
 bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
+
+/* Compares predicted runs. */
+typedef bool lhi_size_is_better_fn(const lh_size *a, const lh_size *b);
+/* Checks whether run `a` is better than `b` if GPUs are to be saved: fewer
+ * GPUs, then lower cost, then shorter training. */
+bool lhi_size_has_fewer_gpus(const lh_size *a, const lh_size *b);
+/* Checks whether run `a` is better than `b` if cost is to be saved: lower cost,
+ * then lhi_size_has_fewer_gpus(). */
+bool lhi_size_is_cheaper(const lh_size *a, const lh_size *b);
+/* Checks whether run `a` is better than `b` if time is to be saved: shorter
+ * training, then lhi_size_is_cheaper(). */
+bool lhi_size_is_faster(const lh_size *a, const lh_size *b);
+/* Checks whether run `a` is better than `b` by the product of time and cost:
+ * at its minimum, 1 % less cost takes more than 1 % more time, and vice versa.
+ */
+bool lhi_size_has_less_product(const lh_size *a, const lh_size *b);
+/* Predicts the training run for every plan of a size, on demand and on spot
+ * capacity; *out: the best by is_better() among those that meet the
+ * requirements or, if `all`, among all. *found: there is one. */
+lh_status lhi_size_find_best_run(const lhi_size_search *s,
+                                 const lhi_planned_size *size, bool all,
+                                 lhi_size_is_better_fn *is_better, bool *found,
+                                 lh_size *out, lh_error *err);
+/* Checks whether nodes[i] is within the job's range of nodes for every
+ * datacenter i. A size that remains after a loss of nodes may be below it. */
+bool lhi_size_is_in_ranges(const lhi_size_search *s, const uint32_t *nodes);
+/* Finds the best predicted run, by is_better(), over all planned sizes within
+ * the job's ranges, into *out. `all`: also runs that miss the requirements;
+ * *found: there is one. */
+lh_status lhi_size_find_best(const lhi_size_search *s, bool all,
+                             lhi_size_is_better_fn *is_better, bool *found,
+                             lh_size *out, lh_error *err);
 
 /* Returns the longest iteration time, in seconds, with which the training run
  * meets the deadline; DBL_MAX without a deadline. */

@@ -48,12 +48,12 @@ static json_t *losses_json(const lh_job *job, const lh_size *size)
     for (uint32_t i = 0; list && i < size->n_losses; i++) {
         const lh_size_loss *x = &size->losses[i];
         list = lhi_json_append(
-            list, json_pack("{s:s, s:I, s:o, s:o, s:b}", "datacenter",
+            list, json_pack("{s:s, s:I, s:o, s:o, s:o, s:b}", "datacenter",
                             job->datacenters[x->datacenter].name, "nodes",
                             (json_int_t)x->nodes, "iteration_s",
                             known_json(x->iteration_s), "train_s",
-                            known_json(x->train_s), "meets_deadline",
-                            x->meets_deadline));
+                            known_json(x->train_s), "usd", known_json(x->usd),
+                            "meets_deadline", x->meets_deadline));
     }
     return list;
 }
@@ -118,6 +118,10 @@ lh_status lh_size_result_format(const lh_job *job,
         ok = ok && lhi_json_set(j, "fewest", size_json(job, &r->fewest));
         ok = ok && lhi_json_set(j, "cheapest", size_json(job, &r->cheapest));
     }
+    if (r->n_found)
+        ok = ok && lhi_json_set(j, "knee",
+                                r->knee.gpus ? size_json(job, &r->knee)
+                                             : json_null());
     if (!r->n_found || options->budget_usd > 0)
         ok = ok && lhi_json_set(j, "fastest", size_json(job, &r->fastest));
     return lhi_json_format_indented(lhi_json_finish(j, ok), 2, text, len, err);
