@@ -32,6 +32,7 @@ typedef struct settings {
     uint32_t objective;
     bool pareto;
     double pareto_times;
+    int64_t max_iteration_ns;
     const char *show;
     uint32_t target, network;
     double gpu_hour_usd, per_gb_usd;
@@ -193,6 +194,12 @@ static const cli_option options[] = {
      .help = "Objective: the time or the cost of an iteration. Cost needs "
              "prices from the job, or --gpu-hour and --per-gb; the cheapest "
              "plan may leave GPUs idle."},
+    {.name = "max-iteration",
+     .type = CLI_TIME,
+     .at = offsetof(settings, max_iteration_ns),
+     .arg = "TIME",
+     .example_argument = "60s",
+     .help = "With --objective cost: longest iteration of the plan, as 3.4s."},
     {.name = "pareto",
      .type = CLI_FLAG,
      .at = offsetof(settings, pareto),
@@ -337,8 +344,16 @@ static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
     how->objective = (lh_plan_objective)s->objective;
     how->pareto_front = s->pareto;
     how->pareto_max_slowdown = s->pareto_times;
+    how->max_iteration_ns = s->max_iteration_ns;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
+    if (status == LH_OK && s->max_iteration_ns > 0 &&
+        lh_plan_iteration_ns(*plan) > s->max_iteration_ns)
+        status =
+            cli_error(c, LH_EINFEASIBLE,
+                      "%s: no plan found within --max-iteration; the "
+                      "fastest takes %.3f s",
+                      job->name, (double)lh_plan_iteration_ns(*plan) / 1e9);
     cli_questions_fini(&questions);
     return status;
 }
@@ -505,6 +520,8 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--by %s requires --jitter", numbers[s->by]);
     if (cli_is_given(c, "pareto-times") && !s->pareto)
         return cli_usage(c, "--pareto-times requires --pareto");
+    if (s->max_iteration_ns && !s->objective)
+        return cli_usage(c, "--max-iteration requires --objective cost");
     if (s->show && c->common.json)
         return cli_usage(c, "--show has no effect with --json, which contains "
                             "all parts");
@@ -532,20 +549,6 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
         status = cli_input_job(c, &input, out);
     cli_input_close(&input);
     return status;
-}
-
-/* Parses the --margin value into `how`: "5%" of a GPU's memory, or a number in
- * GiB; above 0. Returns false if the text is invalid. */
-static bool parse_margin(const char *text, lh_plan_options *how)
-{
-    char *end;
-    const double value = strtod(text, &end);
-    const bool share = strcmp(end, "%") == 0;
-    if (end == text || (*end && !share) || !(value > 0) ||
-        value >= (share ? 100 : 1e6))
-        return false;
-    *(share ? &how->margin_percent : &how->margin_gib) = value;
-    return true;
 }
 
 /* Estimates the links of the plan that was made from packets, and plans the job
@@ -609,7 +612,9 @@ static lh_status make_plan(cli *c, planning_result *m)
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, separated by commas",
                            s->draws);
-    if (status == LH_OK && s->margin && !parse_margin(s->margin, &how))
+    if (status == LH_OK && s->margin &&
+        !cli_parse_memory_share(s->margin, &how.margin_percent,
+                                &how.margin_gib))
         status = cli_usage(c,
                            "--margin: '%.40s' is not a share of the GPU memory "
                            "below 100%%, as 5%%, or a number of GiB, as 4",

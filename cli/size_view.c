@@ -264,6 +264,26 @@ static void print_knee(cli *c, const lh_job *job, const lh_size_options *o,
     cli_wrap(c, "", "%s for %s than the fastest", cost, time);
 }
 
+/* Prints the command that plans the job written to the -o file: with a
+ * deadline and prices of traffic the cheapest plan within the deadline, whose
+ * iteration may be longer than the shortest. */
+static void print_next(cli *c, const lh_size_options *o,
+                       const lh_size_result *r)
+{
+    const lh_size *best = &r->cheapest;
+    char how[AMOUNT_TEXT * 2] = "";
+    if (o->deadline_s > 0 && best->between_usd > 0)
+        snprintf(how, sizeof how, " --objective cost --max-iteration %.3fs",
+                 floor((double)best->iteration_ns * o->deadline_s /
+                       best->train_s / 1e6) /
+                     1e3);
+    cli_print(c,
+              "\nnext          longhaul plan %s%s (searches longer, and may "
+              "find a %s)\n",
+              c->common.output, how,
+              *how ? "cheaper plan" : "shorter iteration");
+}
+
 /* Prints the proven lower bounds on GPUs, cost and time, and how much of each
  * the optimum may save against the result. */
 static void print_bounds(cli *c, const lh_size_options *o,
@@ -363,10 +383,7 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
     }
     print_certainty(c, o, r);
     if (c->common.output && r->n_found)
-        cli_print(c,
-                  "\nnext          longhaul plan %s (searches longer, and may "
-                  "find a shorter iteration)\n",
-                  c->common.output);
+        print_next(c, o, r);
     return LH_OK;
 }
 

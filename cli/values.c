@@ -117,3 +117,15 @@ double cli_range_at(const cli_range *range, double i)
     const cli_number *n = range->number;
     return range->n_numbers == 1 ? n[0].value : n[0].value + i * n[2].value;
 }
+
+bool cli_parse_memory_share(const char *text, double *percent, double *gib)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    const bool share = strcmp(end, "%") == 0;
+    if (end == text || (*end && !share) || !(value > 0) ||
+        value >= (share ? 100 : 1e6))
+        return false;
+    *(share ? percent : gib) = value;
+    return true;
+}

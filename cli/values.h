@@ -30,6 +30,11 @@ bool cli_parse_number(const char *text, cli_number *out, const char **rest);
  * false if it is invalid. */
 bool cli_parse_time(const char *text, int64_t *out_ns);
 
+/* Parses the whole text as an amount of a GPU's memory above 0: a share below
+ * 100 %, "5%", into *percent, or a number of GiB below 10^6 into *gib. Returns
+ * false if it is invalid. */
+bool cli_parse_memory_share(const char *text, double *percent, double *gib);
+
 /* A value, or a range first:last:step. */
 typedef struct cli_range {
     uint32_t n_numbers;   /* 1 or 3 */

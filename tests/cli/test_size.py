@@ -132,6 +132,23 @@ def the_knee_is_named():
 
 
 @test
+def the_next_command_keeps_the_deadline():
+    """With a price of traffic, size gives the cheapest plan in time; the
+    printed command of plan finds one that costs no more."""
+    write("job.yaml", JOB.replace("gpu: a100-80g, ", "").replace(
+        "gbps: 100", "gbps: 100, usd_per_gb: 0.01"))
+    options = ["--deadline", "1.2h", "--nodes", "2:2", "-o", "sized.yaml"]
+    text = case("next", [*SIZE, *options], out=ANY).stdout
+    found = json_case("json", [*SIZE, *options])["cheapest"]
+    words = re.search(r"next +longhaul (plan .*?) \(searches longer", text)[1]
+    check("--objective cost --max-iteration" in words, text)
+    plan = json_case("plan", [*words.split(), "--effort", "5000"])
+    iterations = 1e9 / (32 * 1024)
+    check(plan["cost"]["usd"] * iterations <= 1.01 * found["usd"], f"{plan['cost']}")
+    check(plan["iteration_s"] * iterations <= 1.2 * 3600, f"{plan['iteration_s']}")
+
+
+@test
 def a_budget_pays_for_the_fastest_size():
     cheapest = size("--budget", "9")["cheapest"]
     r = size("--budget", str(cheapest["usd"] * 1.5), "-o", "paid.yaml")
