@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_cost.h"
+#include "plan_screen.h"
 #include "plan_whatif.h"
 #include "view.h"
 #include "wrap.h"
@@ -35,39 +36,95 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  format_amount(x->inter_datacenter_gb, gb));
 }
 
-/* Sets *best to the cheapest feasible choice (evaluated layout) in the list, if
- * it costs less than *best. */
-static void find_cheapest(const lh_choice *list, uint32_t n,
-                          const lh_choice **best)
+/* Plans that cost less than a plan: `knee` has the least product of time and
+ * cost, `least` the least cost. NULL: none. */
+typedef struct cheaper_plans {
+    const lh_choice *knee, *least;
+} cheaper_plans;
+
+/* Returns the product of a choice's iteration time and cost. */
+static double compute_product(const lh_choice *x)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (list[i].status == LH_CHOICE_OK && list[i].cost &&
-            list[i].cost->usd < (*best)->cost->usd)
-            *best = &list[i];
+    return (double)x->iteration_ns * x->cost->usd;
+}
+
+/* Keeps choice `x` in `found` if it is feasible and better than those there. */
+static void compare_choice(const lh_choice *x, cheaper_plans *found)
+{
+    if (!x || x->status != LH_CHOICE_OK || !x->cost)
+        return;
+    if (compute_product(x) < compute_product(found->knee))
+        found->knee = x;
+    if (x->cost->usd < found->least->cost->usd)
+        found->least = x;
+}
+
+/* Finds the knee and the cheapest of all plans that the plan lists. A plan that
+ * saves less than a tenth of the cost counts as none: the prices of the fastest
+ * plans differ by a few percent. */
+static cheaper_plans find_cheaper(const lh_plan *p)
+{
+    const double most_usd = 0.9 * p->best.cost->usd;
+    cheaper_plans found = {&p->best, &p->best};
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        compare_choice(&p->alternatives[i], &found);
+    for (uint32_t i = 0; i < p->n_dimension_alternatives; i++)
+        compare_choice(&p->dimension_alternatives[i].choice, &found);
+    for (uint32_t i = 0; i < p->n_idle; i++)
+        compare_choice(p->idle[i].best, &found);
+    for (uint32_t i = 0; i < p->n_pareto; i++)
+        compare_choice(&p->pareto_front[i], &found);
+    if (found.knee->cost->usd > most_usd)
+        found.knee = NULL;
+    if (found.least->cost->usd > most_usd)
+        found.least = NULL;
+    return found;
+}
+
+/* Formats how much less a choice costs than the plan, and how much longer it
+ * takes: "33 % less, USD 10.6 (time +0.8 %), with TP 2 ...". */
+static void format_saving(const lh_plan *p, const lh_choice *x, char *text,
+                          size_t room)
+{
+    char usd[AMOUNT], layout[240];
+    snprintf(text, room, "%.0f %% less, USD %s (time %+.1f %%), with %s",
+             100 * (1 - x->cost->usd / p->best.cost->usd),
+             format_amount(x->cost->usd, usd),
+             cli_percent_slower((double)x->iteration_ns,
+                                (double)p->best.iteration_ns),
+             cli_layout_text(x, layout, sizeof layout));
+}
+
+const char *cli_cheaper_plan_text(const lh_plan *plan, char *text, size_t room)
+{
+    *text = '\0';
+    if (!plan->best.cost || plan->objective == LH_PLAN_CHEAPEST)
+        return text;
+    const cheaper_plans found = find_cheaper(plan);
+    const lh_choice *x = found.knee ? found.knee : found.least;
+    if (x)
+        format_saving(plan, x, text, room);
+    return text;
 }
 
 void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
 {
-    const double far = 0.9;
     const lh_plan_cost *own = plan->best.cost;
-    const lh_choice *best = &plan->best;
-    char usd[AMOUNT], layout[240];
+    char text[CLI_NOTE_TEXT];
     if (!own || plan->objective == LH_PLAN_CHEAPEST)
         return;
-    find_cheapest(plan->alternatives, plan->n_alternatives, &best);
-    find_cheapest(plan->pareto_front, plan->n_pareto, &best);
-    if (best->cost->usd < far * own->usd)
-        cli_wrap(c, "",
-                 "%.0f %% less, USD %s (time %+.1f %%), with %s; see "
-                 "--objective cost",
-                 100 * (1 - best->cost->usd / own->usd),
-                 format_amount(best->cost->usd, usd),
-                 cli_percent_slower((double)best->iteration_ns,
-                                    (double)plan->best.iteration_ns),
-                 cli_layout_text(best, layout, sizeof layout));
-    else if (own->between_usd > own->usd / 2)
+    const cheaper_plans found = find_cheaper(plan);
+    if (found.knee) {
+        format_saving(plan, found.knee, text, sizeof text);
+        cli_wrap(c, "", "%s; see --pareto", text);
+    }
+    if (found.least && found.least != found.knee) {
+        format_saving(plan, found.least, text, sizeof text);
+        cli_wrap(c, "", "%s; see --objective cost", text);
+    } else if (!found.least && own->between_usd > own->usd / 2) {
         cli_wrap(c, "",
                  "mostly for communication; --objective cost reduces it");
+    }
 }
 
 /* Fills a table with the Pareto front: time, memory, cost if priced, and

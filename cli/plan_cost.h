@@ -29,9 +29,13 @@
 /* Prints an iteration's cost for the plan's heading; nothing if the job has no
  * prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
-/* Prints a line about the cheapest known plan if the objective is not cost and
- * that plan costs at least 10 % less than this one. */
+/* Prints a line about the knee (least product of time and cost) of all plans
+ * that the plan lists, and about the cheapest of them, if the objective is not
+ * cost and they cost at least 10 % less than this one. */
 void cli_print_cheaper_plans(cli *c, const lh_plan *plan);
+/* Formats the first of these plans, with its saving, time and layout, into
+ * `text`, which it returns; "": none. */
+const char *cli_cheaper_plan_text(const lh_plan *plan, char *text, size_t room);
 /* Prints the Pareto front (plans that none improves in all objectives) over
  * time, memory and cost; nothing unless requested. */
 void cli_print_pareto_front(cli *c, const lh_plan *plan);

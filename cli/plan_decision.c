@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Presents a plan as a decision: recommendation, map of the sites, safer and
  * equally fast alternatives, Pareto front. */
+#include "plan_cost.h"
 #include "plan_screen.h"
 #include "plan_whatif.h"
 #include "view.h"
@@ -412,7 +413,7 @@ static void fill_tradeoffs(const lh_plan *p, const lists *l,
 static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
                               lh_report *report)
 {
-    enum { NOTES = 6, SENTENCES = 4 };
+    enum { NOTES = 7, SENTENCES = 4 };
     char sentences[SENTENCES][SENTENCE], text[NOTES][CLI_NOTE_TEXT];
     const char *notes[2 * NOTES], *said[SENTENCES];
     lh_report_decision d = {.size = sizeof d, .notes = notes};
@@ -443,9 +444,11 @@ static lh_status set_decision(cli *c, const lh_plan *p, const lists *l,
                  "not examined; longhaul plan --sensitivity finds the latency "
                  "and bandwidth at which another layout becomes the best");
     cli_plan_ends_text(p, text[5], CLI_NOTE_TEXT);
+    cli_cheaper_plan_text(p, text[6], CLI_NOTE_TEXT);
     add_note(&d, notes, "Safe alternative", text[0]);
     add_note(&d, notes, "Next layout", text[1]);
     add_note(&d, notes, "As in practice", text[2]);
+    add_note(&d, notes, "Cheaper plan", text[6]);
     add_note(&d, notes, "What if", cli_utf8_name(c, text[3]));
     add_note(&d, notes, "Other link values", cli_utf8_name(c, text[4]));
     add_note(&d, notes, "Link end points", cli_utf8_name(c, text[5]));
