@@ -269,6 +269,8 @@ def options_of_plans_go_together():
             (["--by", "mean"], "--by mean requires --jitter"),
             (["--samples", "50"], "--samples requires --jitter"),
             (["--pareto-times", "2"], "--pareto-times requires --pareto"),
+            (["--max-iteration", "2s"],
+             "--max-iteration requires --objective cost"),
             (["--schedule", "1f1b"], "--schedule requires --from"),
             (["--jitter", "latency"],
              "--jitter: 'latency' is not latency=A"),
