@@ -17,7 +17,8 @@
 
 enum {
     MAX_BOXES = 4000, /* stops the search; the bound stays valid */
-    MAX_PLANS = 8     /* planned for their proven bounds */
+    MAX_PLANS = 8,    /* planned for their proven bounds */
+    MAX_USELESS = 2   /* successive ones whose bounds exclude nothing more */
 };
 /* The sizes from `low` to `high`. */
 typedef struct box {
@@ -40,6 +41,7 @@ typedef struct bound_search {
     double message_bytes;     /* of all pipelines, if each crosses once */
     double params_bytes;      /* of all replicas' rings between datacenters */
     uint32_t n_boxes, n_plans;
+    uint32_t n_useless; /* successive plans that raised no bound */
     box *boxes;
 } bound_search;
 
@@ -218,7 +220,8 @@ static lh_status find_traffic(bound_search *b, lh_error *err)
 
 /* Checks whether planning the largest size of box `x` may exclude the box by
  * the proven bound on its time: it misses the deadline at the best efficiency
- * so far, or is the box's only size and would be better than the result. */
+ * so far, and the latest plans raised bounds; or it is the box's only size and
+ * would be better than the result. */
 static bool is_worth_planning(const bound_search *b, const box *x)
 {
     const lhi_size_search *s = b->s;
@@ -226,8 +229,9 @@ static bool is_worth_planning(const bound_search *b, const box *x)
     if (b->objective != BOUND_GPUS || b->n_plans == MAX_PLANS ||
         lhi_size_find_planned(s, x->high))
         return false;
-    if (lhi_size_work_bound_s(s, x->high) >
-        lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
+    if (b->n_useless < MAX_USELESS &&
+        lhi_size_work_bound_s(s, x->high) >
+            lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
         return true;
     return found && is_within(s, x->high, x->low) &&
            x->value < (double)(found->gpus + found->spare_gpus);
@@ -244,8 +248,11 @@ static lh_status plan_largest(bound_search *b, box *x, bool *open,
     *open = true;
     if (!is_worth_planning(b, x))
         return LH_OK;
+    const double before = find_known_bound_s(b->s, x->high);
     b->n_plans++;
     LHI_TRY(lhi_size_plan(b->s, x->high, LHI_SIZE_QUICK, &size, err));
+    b->n_useless =
+        find_known_bound_s(b->s, x->high) > before ? 0 : b->n_useless + 1;
     *open = bound_box(b, x);
     x->value = fmax(x->value, value);
     return LH_OK;
