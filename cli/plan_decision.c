@@ -220,9 +220,11 @@ static void format_result(const lh_plan *p, char *text, size_t room)
     const lh_choice *b = &p->best;
     char time[CLI_TIME_TEXT], rate[CLI_GROUPED_TEXT], cost[80] = "";
     char days[CLI_GROUPED_TEXT], error[200] = "";
-    if (b->cost)
-        snprintf(cost, sizeof cost, ", USD %.4g per 10^9 tokens",
-                 b->cost->usd_per_1e9_tokens);
+    if (b->cost) {
+        const double usd = 1e3 * b->cost->usd_per_1e9_tokens;
+        snprintf(cost, sizeof cost, " and USD %.4g %s",
+                 usd / (usd < 1e6 ? 1e3 : 1e6), usd < 1e6 ? "K" : "M");
+    }
     if (p->accuracy)
         snprintf(error, sizeof error,
                  "; predictions differed by %.0f %% on average from %" PRIu32
@@ -230,8 +232,8 @@ static void format_result(const lh_plan *p, char *text, size_t room)
                  p->accuracy->mean_percent, p->accuracy->n, p->accuracy->kind);
     cli_grouped_text(b->tokens_per_s, rate);
     snprintf(text, room,
-             "One iteration takes %s (%s): %s tokens/s, %s per trillion "
-             "tokens%s%s.",
+             "One iteration takes %s (%s): %s tokens/s, %s%s per trillion "
+             "tokens%s.",
              cli_plan_time(p, (double)b->iteration_ns, time),
              cli_time_source_text(p), rate,
              cli_days_text(b->tokens_per_s, days), cost, error);
