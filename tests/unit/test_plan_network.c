@@ -116,6 +116,31 @@ static double gbps(const lh_advice_option *o)
     return o ? o->message_bytes_per_s * 8 / 1e9 : -1;
 }
 
+/* Checks that a question without gain has the iteration time that its slowest
+ * option adds to the advised one's. */
+static void check_slowest(const lh_advice_question *q)
+{
+    const lh_advice_option *advised = NULL;
+    char text[80];
+    int64_t slowest = 0;
+    for (uint32_t i = 0; i < q->n_options; i++) {
+        if (q->options[i].advised)
+            advised = &q->options[i];
+        if (q->options[i].iteration_ns > slowest)
+            slowest = q->options[i].iteration_ns;
+    }
+    if (!advised || advised->iteration_ns <= 0 || !strstr(q->why, " to gain"))
+        return;
+    const double percent =
+        100 * ((double)slowest / (double)advised->iteration_ns - 1);
+    snprintf(text, sizeof text, "; the slowest lengthens the iteration by %.2f",
+             percent);
+    if (percent >= 0.005)
+        CHECK_HAS(q->why, text);
+    else
+        CHECK_MSG(!strstr(q->why, "slowest"), "%.6f: %s", percent, q->why);
+}
+
 /* Checks that no advice is slower than the current setting or gains less than 1
  * %; each number comes with its confidence. */
 static void check_advice(const lh_plan *p)
@@ -131,6 +156,7 @@ static void check_advice(const lh_plan *p)
             CHECK(q->gain >= 0 && q->spread >= 0);
             CHECK(!q->change_advised || q->gain >= 0.01);
             CHECK(q->confidence && strlen(q->confidence) > 10);
+            check_slowest(q);
         }
 }
 

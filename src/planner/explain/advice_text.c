@@ -89,6 +89,30 @@ static int describe_option(lh_advice_topic topic, const lh_advice_option *o,
     return n;
 }
 
+/* Formats by how much the slowest option of a question lengthens the iteration
+ * with option `advised`; nothing if its time is unknown, or if no option is
+ * slower. Returns the length, as snprintf() does. */
+static int describe_slowest(const lh_advice_question *q,
+                            const lh_advice_option *advised, char *text,
+                            size_t room)
+{
+    double slowest = 0, most = 0; /* differences to it, in per cent */
+    for (uint32_t i = 0; advised->iteration_ns > 0 && i < q->n_options; i++) {
+        const int64_t ns = q->options[i].iteration_ns;
+        const double percent =
+            ns > 0 ? 100 * ((double)ns / (double)advised->iteration_ns - 1) : 0;
+        slowest = fmax(slowest, percent);
+        most = fmax(most, fabs(percent));
+    }
+    if (advised->iteration_ns > 0 && most < 0.005)
+        return snprintf(text, room, "; the iteration time is equal");
+    return slowest >= 0.005
+               ? snprintf(text, room,
+                          "; the slowest lengthens the iteration by %.2f %%",
+                          slowest)
+               : 0;
+}
+
 /* Formats a question on link settings whose best option is not worth a change,
  * with each option's rate, `advised` first: "nothing to gain: ecmp 47.04 Gb/s a
  * flow, spray 26.84". Returns the length, as snprintf() does. */
@@ -97,7 +121,6 @@ static int describe_shortly(const lh_advice_question *q,
                             size_t room)
 {
     char name[80];
-    double most = 0;
     lh_advice_option_text(advised, q->topic, name, sizeof name);
     int n = 0;
     if (q->gain >= 0.0005)
@@ -113,15 +136,8 @@ static int describe_shortly(const lh_advice_question *q,
         lh_advice_option_text(o, q->topic, name, sizeof name);
         n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
                       get_rate(o) * 8 / 1e9);
-        if (o->iteration_ns > 0)
-            most = fmax(
-                most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
     }
-    if (advised->iteration_ns > 0)
-        n += snprintf(text + n, room - (size_t)n,
-                      "; the iteration differs by %.2f %% at most",
-                      100 * most / (double)advised->iteration_ns);
-    return n;
+    return n + describe_slowest(q, advised, text + n, room - (size_t)n);
 }
 
 /* Formats all options of a question on one topic of link settings into `text`:
