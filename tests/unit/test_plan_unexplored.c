@@ -404,6 +404,26 @@ static void repeats_keep_the_greatest_bound(void)
     merge(1000, 800, 1100, 1050, 1000, "7 layouts not explored; end");
 }
 
+/* A layout that was not simulated has a possible gain in per cent only if its
+ * lower bound is near the plan: 1000 / 900 - 1 = 11.1 %. */
+static void loose_bounds_give_no_number(void)
+{
+    const lh_plan_options o = {.size = sizeof o};
+    const char *why = "not simulated when the search ended; ...: all work";
+    lh_choice list[2] = {{.status = LH_CHOICE_BOUNDED, .why = why},
+                         {.status = LH_CHOICE_BOUNDED, .why = why}};
+    lh_plan plan = {.best = {.status = LH_CHOICE_OK, .iteration_ns = 1000}};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_error err = {0};
+    list[0].lower_bound_ns = 900;
+    list[1].lower_bound_ns = 364; /* 174.7 % */
+    CHECK_OK(lhi_plan_renew_reasons(&o, mem, &plan, list, 2, &err), err);
+    CHECK_HAS(list[0].why, "; at most 11.1 % faster by its lower bound: all");
+    CHECK_HAS(list[1].why, "; its lower bound does not rule it out: all work");
+    CHECK(!strstr(list[1].why, " %"));
+    lhi_arena_free(mem);
+}
+
 int main(void)
 {
     RUN(repeats_keep_the_greatest_bound);
@@ -415,5 +435,6 @@ int main(void)
     RUN(what_lies_beyond_the_space_is_said);
     RUN(small_nodes_hold_tensor_ranks_together);
     RUN(dives_are_for_what_bounds_leave);
+    RUN(loose_bounds_give_no_number);
     return test_summary();
 }
