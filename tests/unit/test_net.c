@@ -484,14 +484,14 @@ static lh_status one_is_stopped(lhi_net *net, void *context, char **result,
  * of more ranks is tested in virtual time (test_net_stream.c). */
 static void a_stopped_rank_ends_the_run(void)
 {
-    bool is_loss = false;
+    uint32_t lost_rank = 0;
     const lhi_local_options options = {.silence_ns = 1000000000,
-                                       .is_loss = &is_loss};
+                                       .lost_rank = &lost_rank};
     lh_error err = {0};
     CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, one_is_stopped, NULL, &options,
                                     NULL, &err),
               LH_EIO);
-    CHECK(is_loss);
+    CHECK_INT(lost_rank, 1);
     CHECK_HAS(err.text, "rank 1: silent for ");
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }

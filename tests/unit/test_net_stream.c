@@ -132,17 +132,22 @@ static void passes_the_reason_on(void)
     unsigned char payload[LHI_NET_EAGER_BYTES];
     char byte;
     lhi_net *net = rank_zero(3, 0, fds);
-    static const char why[] = "rank 2: the roof fell in";
-    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    static const char why[] = "the roof fell in";
+    lhi_frame f = {
+        .kind = LHI_FRAME_ABORT, .tag = 2, .size = strlen(why), .id = 1};
     lhi_net_op op = {0};
     lh_error err = {0};
     CHECK_OK(lhi_net_receive(net, 1, 7, &byte, 1, &op, &err), err);
     send_frame(fds[2], &f, why);
     CHECK_INT(lhi_net_wait(net, &op, 0, &err), LH_EIO);
     CHECK_STR(err.text, why);
+    CHECK_INT(lhi_net_lost_rank(net), 2);
     lhi_net_close(net);
+    f = (lhi_frame){0};
     CHECK(read_frame(fds[1], &f, payload));
     CHECK_INT(f.kind, LHI_FRAME_ABORT);
+    CHECK_INT(f.tag, 2);
+    CHECK_INT(f.id, 1);
     CHECK(f.size == strlen(why) && memcmp(payload, why, f.size) == 0);
     CHECK(!read_frame(fds[1], &f, payload));
     close(fds[1]);
@@ -236,6 +241,7 @@ static void names_the_silent_rank(void)
     while (f.kind != LHI_FRAME_ABORT && read_frame(fds[1], &f, payload))
         ;
     CHECK_INT(f.kind, LHI_FRAME_ABORT);
+    CHECK_INT(f.tag, 2);
     CHECK_HAS((const char *)payload, "rank 2: silent for 10.");
     lhi_net_close(net);
     close(fds[1]);

@@ -512,7 +512,7 @@ static lh_status lose_rank_1(lhi_net *net, void *context, char **result,
         lhi_net_abort_loss(net, 1, "hangs");
     else if (lhi_net_receive(net, 1, 99, &byte, 1, &op, err) == LH_OK)
         lhi_net_wait(net, &op, 0, err);
-    CHECK(lhi_net_has_lost_rank(net));
+    CHECK_INT(lhi_net_lost_rank(net), 1);
     CHECK_STR(lhi_net_failure(net), "rank 1: hangs");
     CHECK(me == 1 || lhi_net_is_reporter(net) == (me == 0));
     return lhi_fail(err, LH_EIO, "lost");

@@ -578,7 +578,7 @@ static void greetings(void)
     bytes[9] = LHI_HANDSHAKE_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it uses version 5 of the wire format, not 4");
+    CHECK_HAS(err.text, "it uses version 6 of the wire format, not 5");
 }
 
 static void frames(void)
@@ -598,7 +598,7 @@ static void frames(void)
     CHECK(back.size == 5 && back.entered_ns == 6);
     bytes[2] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "a frame of version 5, not 4");
+    CHECK_HAS(err.text, "a frame of version 6, not 5");
 }
 
 int main(void)

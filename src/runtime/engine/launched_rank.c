@@ -98,12 +98,13 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
 }
 
 /* Stores why this attempt of the run failed, for the parent process: `text`;
- * is_loss: a rank was lost, so the run may restart; is_reporter: this process
- * prints the error. */
-static void store_failure(const start *s, bool is_loss, bool is_reporter,
-                          const char *text)
+ * is_loss: a rank was lost, so the run may restart; `rank`: the lost rank, or
+ * LHI_NET_NO_RANK; is_reporter: this process prints the error. */
+static void store_failure(const start *s, bool is_loss, uint32_t rank,
+                          bool is_reporter, const char *text)
 {
     s->failure->is_loss = is_loss;
+    s->failure->rank = rank;
     s->failure->is_reporter = is_reporter;
     snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
 }
@@ -115,9 +116,10 @@ static lh_status child_rank_main(lhi_net *net, void *of, char **result,
 {
     const start *s = of;
     lh_status status = lhi_job_run_rank(net, s->job, result, size, err);
+    const uint32_t lost = lhi_net_lost_rank(net);
     if (status != LH_OK)
-        store_failure(s, lhi_net_has_lost_rank(net), lhi_net_is_reporter(net),
-                      lhi_net_failure(net));
+        store_failure(s, lost != LHI_NET_NO_RANK, lost,
+                      lhi_net_is_reporter(net), lhi_net_failure(net));
     return status;
 }
 
@@ -199,7 +201,8 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
                        "resume from the checkpoints (--resume)"
                      : "%s",
                  why.text);
-        store_failure(s, restarts && !is_first_lost, true, text);
+        store_failure(s, restarts && !is_first_lost, LHI_NET_NO_RANK, true,
+                      text);
         return lhi_fail(err, status, "%s", text);
     }
     __atomic_store_n(&s->failure->has_joined, true, __ATOMIC_RELEASE);
@@ -263,7 +266,9 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
 {
     lh_error why = {0};
     lhi_rank_result results[1 + MOST_REPLACED] = {{NULL, 0}};
+    uint32_t numbers[1 + MOST_REPLACED] = {s->rank};
     find_replaced(s);
+    memcpy(numbers + 1, s->replaced, s->n_replaced * sizeof *numbers);
     const size_t bytes = (1 + s->n_replaced) * sizeof *s->failure;
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -273,6 +278,7 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
     s->job->follows = s->rank != 0;
     s->job->first_memory_file = s->rank;
     const lhi_attempts attempts = {.n = 1 + s->n_replaced,
+                                   .numbers = numbers,
                                    .rank_main = child_main,
                                    .context = s,
                                    .prepare = prepare_attempt,

@@ -48,15 +48,15 @@ static lh_status stop_process(int64_t pause_ns, lh_error *err)
     return LH_OK;
 }
 
-/* Applies event `e` to a rank that is a thread. */
-static lh_status apply_to_thread(const lhi_job *job, const lh_event *e,
-                                 lh_error *err)
+/* Applies event `e` to rank `rank`, which is a thread. */
+static lh_status apply_to_thread(const lhi_job *job, uint32_t rank,
+                                 const lh_event *e, lh_error *err)
 {
     if (e->process == LH_PROCESS_STOPPED) {
         lhi_sleep_for(e->pause_ns / job->o.event_timeline->speed);
         return LH_OK;
     }
-    __atomic_store_n(&job->record->is_thread_lost, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&job->record->lost_thread, rank, __ATOMIC_RELAXED);
     return lhi_fail(err, LH_EIO, "%s by an event",
                     e->process == LH_PROCESS_LOST ? "lost" : "killed");
 }
@@ -87,7 +87,7 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
         if (e->process == LH_PROCESS_LOST)
             record_lost_rank(job, rank);
         if (lhi_job_has_threads(job)) {
-            LHI_TRY(apply_to_thread(job, e, err));
+            LHI_TRY(apply_to_thread(job, rank, e, err));
             continue;
         }
         if (e->process == LH_PROCESS_LOST && job->launched)

@@ -96,12 +96,10 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
-/* Records in the job which rank was lost, as the reason "rank N: why" names it.
- */
-static void record_lost_rank(lhi_job *job, const char *reason)
+/* Records in the job which rank was lost; LHI_NET_NO_RANK: unknown. */
+static void record_lost_rank(lhi_job *job, uint32_t rank)
 {
-    uint32_t rank;
-    if (sscanf(reason, "rank %" SCNu32 ":", &rank) != 1) {
+    if (rank == LHI_NET_NO_RANK) {
         job->n_lost_again = 0;
         return;
     }
@@ -249,23 +247,25 @@ static bool poll_stop(void *of)
     return asked == LH_STOP_NOW && !job->follows;
 }
 
-/* Runs all ranks until they end; *is_loss: whether one was lost. */
+/* Runs all ranks until they end; *lost_rank: the rank that was lost, or
+ * LHI_NET_NO_RANK. */
 static lh_status run_ranks(lhi_job *job, const lhi_attempts *a,
                            const lhi_net_stop *stop, lhi_rank_result *results,
-                           bool *is_loss, lh_error *err)
+                           uint32_t *lost_rank, lh_error *err)
 {
     const lhi_local_options options = {.stop = stop,
                                        .silence_ns = job->o.silence_ns,
-                                       .is_loss = is_loss,
+                                       .lost_rank = lost_rank,
+                                       .numbers = a->numbers,
                                        .has_remote_peers = a->failure != NULL};
-    *is_loss = false;
+    *lost_rank = LHI_NET_NO_RANK;
     if (!a->are_threads)
         return lhi_local_run_or_stop(a->n, a->n_links, a->links, a->rank_main,
                                      a->context, &options, results, err);
-    job->record->is_thread_lost = false;
+    job->record->lost_thread = LHI_NET_NO_RANK;
     const lh_status status = lhi_inproc_run(
         a->n, a->n_links, a->links, a->rank_main, a->context, results, err);
-    *is_loss = job->record->is_thread_lost;
+    *lost_rank = job->record->lost_thread;
     return status;
 }
 
@@ -284,7 +284,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
                                  const lhi_net_stop *stop,
                                  lhi_rank_result *results, lh_error *err)
 {
-    bool is_loss;
+    uint32_t lost_rank;
     lh_error why = {0};
     lh_status status;
     bool restarts = false, needs_restart;
@@ -295,9 +295,11 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
         }
         if (a->prepare)
             LHI_TRY(a->prepare(a->context, err));
-        status = run_ranks(job, a, stop, results, &is_loss, &why);
+        status = run_ranks(job, a, stop, results, &lost_rank, &why);
+        bool is_loss = lost_rank != LHI_NET_NO_RANK;
         if (a->failure && *a->failure->text) {
             is_loss = a->failure->is_loss;
+            lost_rank = a->failure->rank;
             lhi_fail(&why, status, "%s", a->failure->text);
         } else if (a->failure && !a->failure->has_joined) {
             /* The others cannot know it and do not join a second time. */
@@ -305,7 +307,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
         }
         needs_restart = status != LH_OK && is_loss && !is_stopping(job, stop);
         if (needs_restart)
-            record_lost_rank(job, why.text);
+            record_lost_rank(job, lost_rank);
         restarts = needs_restart;
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;

@@ -27,8 +27,9 @@ struct lhi_run_record {
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
-    bool is_thread_lost; /* ranks are threads; an event or the transport has
-                          * lost one */
+    /* Ranks are threads: the one that an event or the transport has lost;
+     * LHI_NET_NO_RANK: none. */
+    uint32_t lost_thread;
     uint32_t n_lost_ranks, lost_rank; /* lost for good by events */
     int journal;                      /* run_journal.h */
     bool events_done[LH_MAX_EVENTS];  /* process events, by effect number */
@@ -52,6 +53,7 @@ void lhi_run_record_free(lhi_run_record *record);
 typedef struct lhi_attempt_failure {
     bool has_joined;  /* the rank was connected to all others */
     bool is_loss;     /* a rank was lost */
+    uint32_t rank;    /* the lost rank; LHI_NET_NO_RANK: unknown */
     bool is_reporter; /* this process prints the reason */
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
@@ -60,6 +62,7 @@ typedef struct lhi_attempt_failure {
 typedef struct lhi_attempts {
     bool are_threads;    /* of this process; else it forks them */
     uint32_t n, n_links; /* ranks; emulated links between them */
+    const uint32_t *numbers; /* of the ranks in the run; NULL: from 0 */
     const lhi_net_link *links;
     lhi_rank_main *rank_main;
     void *context;

@@ -768,8 +768,8 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
         if (lhi_job_has_threads(job) && job->record &&
-            lhi_net_has_lost_rank(net))
-            __atomic_store_n(&job->record->is_thread_lost, true,
+            lhi_net_lost_rank(net) != LHI_NET_NO_RANK)
+            __atomic_store_n(&job->record->lost_thread, lhi_net_lost_rank(net),
                              __ATOMIC_RELAXED);
         if (w->training)
             lhi_training_stop(w->training);

@@ -71,7 +71,14 @@ typedef struct launcher {
     const lhi_net_stop *stop;
     int64_t silence_ns;
     bool kills_stopped;
+    const uint32_t *numbers; /* of the ranks in messages; NULL: from 0 */
 } launcher;
+
+/* Returns the number of the rank with index `i` in messages. */
+static uint32_t get_number(const launcher *l, uint32_t i)
+{
+    return l->numbers ? l->numbers[i] : i;
+}
 
 /* ---- rank process ---- */
 
@@ -126,7 +133,7 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r,
     if (status == LH_OK)
         status = lhi_rank_run(net, l->rank_main, l->context, result, &err);
     else
-        lhi_failure_set(&l->shared->failure, rank, err.text);
+        lhi_failure_set(&l->shared->failure, get_number(l, rank), err.text);
     r->status = (uint32_t)status;
     r->size = result->text ? result->size : 0;
     snprintf(r->text, sizeof r->text, "%s", err.text);
@@ -155,6 +162,12 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
 }
 
 /* ---- launcher ---- */
+
+/* Records the loss of the rank with index `i`, with `reason`. */
+static void set_loss(launcher *l, uint32_t i, const char *reason)
+{
+    lhi_failure_set_loss(&l->shared->failure, get_number(l, i), reason);
+}
 
 /* Kills all rank processes that are still running, at once. */
 static void kill_all(launcher *l)
@@ -278,9 +291,9 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
         snprintf(c->text, sizeof c->text, "%s", r.text);
     }
     if (is_lost)
-        lhi_failure_set_loss(&l->shared->failure, rank, c->text);
+        set_loss(l, rank, c->text);
     else if (c->status != LH_OK)
-        lhi_failure_set(&l->shared->failure, rank, c->text);
+        lhi_failure_set(&l->shared->failure, get_number(l, rank), c->text);
 }
 
 /* Reads the rest of a rank's report, waits for its process's end, and
@@ -355,9 +368,7 @@ static void kill_remaining(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
         if (l->children[i].pid > 0)
-            lhi_failure_set_loss(
-                &l->shared->failure, i,
-                "it did not end after a failure or a stop request");
+            set_loss(l, i, "it did not end after a failure or a stop request");
     kill_all(l);
 }
 
@@ -376,7 +387,7 @@ static void kill_stopped(launcher *l)
         c->n_stopped = is_stopped ? c->n_stopped + 1 : 0;
         if ((int64_t)c->n_stopped * POLL_MS * 1000000 <= l->silence_ns)
             continue;
-        lhi_failure_set_loss(&l->shared->failure, i, "its process was stopped");
+        set_loss(l, i, "its process was stopped");
         kill(c->pid, SIGKILL);
     }
 }
@@ -547,13 +558,15 @@ lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                   .stop = options->stop,
                   .silence_ns = options->silence_ns ? options->silence_ns
                                                     : LHI_LOCAL_SILENCE_NS,
-                  .kills_stopped = options->has_remote_peers};
+                  .kills_stopped = options->has_remote_peers,
+                  .numbers = options->numbers};
     lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);
-    if (options->is_loss)
-        *options->is_loss = l.shared && lhi_failure_text(&l.shared->failure) &&
-                            l.shared->failure.is_loss;
+    if (options->lost_rank)
+        *options->lost_rank = l.shared
+                                  ? lhi_failure_lost_rank(&l.shared->failure)
+                                  : LHI_NET_NO_RANK;
     if (results && l.children)
         move_results(&l, results);
     clean_up(&l);

@@ -73,12 +73,9 @@ void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
     set_observed(failure, rank, true, reason);
 }
 
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, bool is_loss,
-                              const char *text)
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
+                              uint32_t from, bool is_loss, const char *text)
 {
-    unsigned rank;
-    if (sscanf(text, "rank %9u:", &rank) != 1)
-        rank = from;
     set_failure(failure, rank, from, is_loss, text);
 }
 
@@ -92,10 +89,21 @@ bool lhi_net_is_reporter(const lhi_net *net)
            net->rank == (f->rank == 0 ? 1 : 0);
 }
 
-bool lhi_net_has_lost_rank(const lhi_net *net)
+uint32_t lhi_failure_rank(lhi_failure *failure)
 {
-    return get_final_state(net->failure) == LHI_FAILURE_SET &&
-           net->failure->is_loss;
+    return get_final_state(failure) == LHI_FAILURE_SET ? failure->rank
+                                                       : LHI_NET_NO_RANK;
+}
+
+uint32_t lhi_failure_lost_rank(lhi_failure *failure)
+{
+    const uint32_t rank = lhi_failure_rank(failure);
+    return rank != LHI_NET_NO_RANK && failure->is_loss ? rank : LHI_NET_NO_RANK;
+}
+
+uint32_t lhi_net_lost_rank(const lhi_net *net)
+{
+    return lhi_failure_lost_rank(net->failure);
 }
 
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)

@@ -133,6 +133,8 @@ typedef struct lhi_net_transfer {
 /* As a link: a message within a device. As a turn: a message that does not use
  * turns. */
 #define LHI_NET_NO_LINK UINT32_MAX
+/* In place of a rank: none, or unknown. */
+#define LHI_NET_NO_RANK UINT32_MAX
 #define LHI_NET_NO_TURN UINT64_MAX
 
 /* Starts sending `size` bytes; never blocks.
@@ -253,9 +255,10 @@ const char *lhi_net_failure(const lhi_net *net);
 /* Checks, after a failure, whether this rank prints the reason: the failed rank
  * does, or, if it was lost, the first of the others. */
 bool lhi_net_is_reporter(const lhi_net *net);
-/* Checks, after a failure, whether a rank was lost: killed, silent or
- * disconnected, without its own error. All other ranks agree. */
-bool lhi_net_has_lost_rank(const lhi_net *net);
+/* Returns, after a failure, the rank that was lost: killed, silent or
+ * disconnected, without its own error. LHI_NET_NO_RANK: none was. All other
+ * ranks agree. */
+uint32_t lhi_net_lost_rank(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
  * that does not end the run; false: no new notice. */
@@ -377,9 +380,12 @@ typedef struct lhi_local_options {
     /* A rank that sends nothing for this time, for example because it is
      * stopped, has failed. 0: LHI_LOCAL_SILENCE_NS. */
     int64_t silence_ns;
-    /* Receives whether the run failed because a rank was lost: killed, silent,
-     * or ended without its own error. May be NULL. */
-    bool *is_loss;
+    /* Receives the rank whose loss is the run's failure: it was killed, was
+     * silent, or ended without its own error; LHI_NET_NO_RANK: none. May be
+     * NULL. */
+    uint32_t *lost_rank;
+    /* Numbers of the ranks in messages and *lost_rank; NULL: from 0. */
+    const uint32_t *numbers;
     /* The ranks have peers elsewhere: a rank whose process is stopped for the
      * silence is killed and counts as lost, since its peers here, which would
      * report it, do not exist. */

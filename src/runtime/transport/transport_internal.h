@@ -23,7 +23,7 @@ enum {
 /* The run's failure, set once; may be in memory shared between ranks. */
 typedef struct lhi_failure {
     uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_INCOMPLETE */
-    uint32_t rank;  /* failed rank */
+    uint32_t rank;  /* failed rank; LHI_NET_NO_RANK: unknown */
     uint32_t reported_by; /* reporting rank; LHI_NET_OBSERVED: observed here */
     bool is_loss;         /* the rank ended or went silent without an error */
     char text[500];
@@ -36,10 +36,16 @@ void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
  * silent or disconnected, without its own error. */
 void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
                           const char *reason);
-/* Sets the run's failure that rank `from` reported, `is_loss`: of a lost rank;
- * the first failure remains. */
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, bool is_loss,
-                              const char *text);
+/* Sets the failure of `rank` that rank `from` reported, `is_loss`: of a lost
+ * rank; the run's first failure remains. */
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
+                              uint32_t from, bool is_loss, const char *text);
+/* Returns the rank that failed first; LHI_NET_NO_RANK: none, or its report is
+ * incomplete. */
+uint32_t lhi_failure_rank(lhi_failure *failure);
+/* Returns the rank whose loss is the run's failure; LHI_NET_NO_RANK: the run has
+ * not failed, or for another reason. */
+uint32_t lhi_failure_lost_rank(lhi_failure *failure);
 /* Returns the reason of the run's failure; NULL: no failure. Waits for a
  * concurrent writer, so that the text is always complete. */
 const char *lhi_failure_text(lhi_failure *failure);

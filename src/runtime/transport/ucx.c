@@ -334,7 +334,8 @@ static void send_failure(lhi_ucx *u)
     u->failure_shared = true;
     lhi_frame f = {.kind = LHI_FRAME_ABORT,
                    .size = strlen(why),
-                   .id = lhi_net_has_lost_rank(&u->proto.net)};
+                   .tag = lhi_failure_rank(u->proto.net.failure),
+                   .id = lhi_net_lost_rank(&u->proto.net) != LHI_NET_NO_RANK};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     send_all(u, &f, why);

@@ -29,7 +29,7 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
 {
     bool small = f->kind == LHI_FRAME_SMALL, offer = f->kind == LHI_FRAME_OFFER;
     bool grant = f->kind == LHI_FRAME_GRANT, data = f->kind == LHI_FRAME_DATA;
-    bool large = offer || grant || data;
+    bool large = offer || grant || data, abort = f->kind == LHI_FRAME_ABORT;
     if (small && f->size > LHI_NET_EAGER_BYTES)
         return lhi_fail(err, LH_EIO, "a small message of %" PRIu64 " bytes",
                         f->size);
@@ -37,17 +37,18 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
         (f->size <= LHI_NET_EAGER_BYTES || f->size > LHI_WIRE_MAX_BYTES))
         return lhi_fail(err, LH_EIO, "a large message of %" PRIu64 " bytes",
                         f->size);
-    if (f->kind == LHI_FRAME_ABORT && f->size > LHI_ABORT_BYTES)
+    if (abort && f->size > LHI_ABORT_BYTES)
         return lhi_fail(err, LH_EIO, "a failure reason of %" PRIu64 " bytes",
                         f->size);
     if (f->entered_ns < 0)
         return lhi_fail(err, LH_EIO, "a message with a negative time");
     /* Fields that a kind does not use must be 0. */
     bool empty = f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_PING;
-    if ((empty && f->size) || (!small && !large && f->tag) ||
+    if ((empty && f->size) || (!small && !large && !abort && f->tag) ||
+        (abort && f->tag > UINT32_MAX) ||
         (!small && !offer && (f->entered_ns || f->slot)) ||
         (!small && !offer && f->link) ||
-        (!grant && !data && f->id > (f->kind == LHI_FRAME_ABORT)) ||
+        (!grant && !data && f->id > abort) ||
         (data && f->tag))
         return lhi_fail(err, LH_EIO,
                         "a frame of kind %d with unexpected fields",
