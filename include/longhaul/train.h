@@ -88,7 +88,8 @@ typedef struct lh_train_options {
     int (*stop)(void *context);
     /* Called when a run started by mpirun or srun has failed, before this rank
      * leaves it, which takes a moment. `why` is NULL on all ranks except the
-     * one that should report the error. May be NULL. */
+     * one that should report the error: one per host if the launcher has a
+     * separate output for each host. May be NULL. */
     void (*failed)(void *context, const char *why);
     void *context;
     /* Called with a one-sentence warning that does not end the run, for example

@@ -103,7 +103,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 12, not 11");
+    CHECK_HAS(err.text, "of version 13, not 12");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -132,12 +132,12 @@ static void not_with(read_message *read, const unsigned char *bytes,
 static void commands(void)
 {
     unsigned char bytes[LHI_COMMAND_BYTES];
-    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5, true, true,
-                           LHI_VERDICT_DROP};
+    const lhi_command o = {
+        LHI_COMMAND_SAVE, UINT64_MAX - 1, -5, true, true, LHI_VERDICT_DROP, 0};
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\13\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\14\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_load_little_endian(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -151,12 +151,18 @@ static void commands(void)
              "a command whose proposal is 4");
     not_with(read_command, bytes, sizeof bytes, 28, 3,
              "a command whose verdict is 3");
+    not_with(read_command, bytes, sizeof bytes, 32, 1,
+             "a command whose stop is 1");
+    lhi_command_write(&(lhi_command){.what = LHI_COMMAND_END, .stopped_by = 3},
+                      bytes);
+    CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
+    CHECK_INT(back.command.stopped_by, 3);
 }
 
 static void reports(void)
 {
     unsigned char bytes[LHI_COMMAND_REPORT_BYTES];
-    const lhi_command_report d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX, 5};
+    const lhi_command_report d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX, 5, true};
     const lhi_command_report none = {.loss = NAN};
     message back;
     lh_error err;
@@ -164,13 +170,15 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_double_to_bits(back.done.loss) == lhi_double_to_bits(none.loss));
     lhi_command_report_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\13\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\14\2", 4) == 0);
     CHECK(lhi_load_little_endian(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
     CHECK(back.done.n_slips == 3 && back.done.worst_late_ns == -7);
     CHECK(back.done.pool_growth == UINT64_MAX);
     CHECK(back.done.n_collectives == 5 && bytes[4] == 5);
+    CHECK(back.done.is_stopping && bytes[48] == 1);
+    not_with(read_done, bytes, sizeof bytes, 48, 2, "a report whose stop is 2");
     only_this(read_done, bytes, sizeof bytes);
 }
 
@@ -180,7 +188,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_receive_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\13\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\14\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -202,7 +210,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_record_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\13\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\14\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_collectives == 2);
     only_this(read_counts, head, sizeof head);
@@ -256,7 +264,7 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\13\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\14\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.pool_growth == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
@@ -287,7 +295,7 @@ static void proposals(void)
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\13\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\14\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_load_little_endian(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
@@ -325,7 +333,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\13\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\14\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -360,7 +368,7 @@ static void switches(void)
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\13\10\5\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes, "LE\14\10\5\0\0\0\3", 9) == 0);
     CHECK(memcmp(bytes + 64, "zb-h1", 6) == 0);
     CHECK(memcmp(bytes + 192, "slow", 5) == 0);
     CHECK(memcmp(bytes + 792, "deadlock", 9) == 0);
@@ -410,7 +418,7 @@ static void notices_of_changes(void)
     message back;
     lh_error err = {0};
     lhi_adapt_notice_write(&t, bytes);
-    CHECK(memcmp(bytes, "LE\13\12\3\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\14\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
@@ -456,7 +464,7 @@ static void sights(void)
     lh_error err = {0};
     CHECK_INT(lhi_observation_size(&head), SIZE);
     lhi_observation_write(&head, rows, &played, &hop, bytes);
-    CHECK(memcmp(bytes, "LE\13\11\2\0\0\0\1\0\0\0\1\0\0\0\xfe\xff", 18) == 0);
+    CHECK(memcmp(bytes, "LE\14\11\2\0\0\0\1\0\0\0\1\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
     CHECK_OK(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back,
                                   &hop_back, &err),

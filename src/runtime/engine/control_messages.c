@@ -143,6 +143,7 @@ void lhi_command_write(const lhi_command *o,
     put64(&at, (uint64_t)o->t0_ns);
     put32(&at, o->proposes | (uint32_t)o->wants_observation << 1);
     put32(&at, (uint32_t)o->verdict);
+    put32(&at, o->stopped_by);
 }
 
 lh_status lhi_command_read(const unsigned char *in, size_t size,
@@ -157,12 +158,16 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     o.proposes = proposes & 1;
     o.wants_observation = proposes >> 1;
     o.verdict = (lhi_verdict)verdict;
+    o.stopped_by = get32(&at);
     if (what > LHI_COMMAND_MOVE)
         return fail_field(MESSAGE_COMMAND, "kind", what, err);
     if (proposes > 3)
         return fail_field(MESSAGE_COMMAND, "proposal", proposes, err);
     if (verdict > LHI_VERDICT_DROP)
         return fail_field(MESSAGE_COMMAND, "verdict", verdict, err);
+    if (o.stopped_by > LHI_NET_MAX_RANKS ||
+        (o.stopped_by && what != LHI_COMMAND_END))
+        return fail_field(MESSAGE_COMMAND, "stop", o.stopped_by, err);
     *out = o;
     return LH_OK;
 }
@@ -177,6 +182,7 @@ void lhi_command_report_write(const lhi_command_report *d,
     put64(&at, d->n_slips);
     put64(&at, (uint64_t)d->worst_late_ns);
     put64(&at, d->pool_growth);
+    put32(&at, d->is_stopping);
 }
 
 lh_status lhi_command_report_read(const unsigned char *in, size_t size,
@@ -185,12 +191,17 @@ lh_status lhi_command_report_read(const unsigned char *in, size_t size,
     const unsigned char *at = NULL;
     LHI_TRY(
         get_head(in, size, MESSAGE_REPORT, LHI_COMMAND_REPORT_BYTES, &at, err));
-    out->n_collectives = get32(&at);
-    out->end_ns = get_time(&at);
-    out->loss = get_real(&at);
-    out->n_slips = get64(&at);
-    out->worst_late_ns = get_time(&at);
-    out->pool_growth = get64(&at);
+    lhi_command_report d = {.n_collectives = get32(&at)};
+    d.end_ns = get_time(&at);
+    d.loss = get_real(&at);
+    d.n_slips = get64(&at);
+    d.worst_late_ns = get_time(&at);
+    d.pool_growth = get64(&at);
+    const uint32_t stops = get32(&at);
+    if (stops > 1)
+        return fail_field(MESSAGE_REPORT, "stop", stops, err);
+    d.is_stopping = stops;
+    *out = d;
     return LH_OK;
 }
 

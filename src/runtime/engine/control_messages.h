@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 11,
-    LHI_COMMAND_BYTES = 32,
-    LHI_COMMAND_REPORT_BYTES = 48,
+    LHI_MESSAGE_VERSION = 12,
+    LHI_COMMAND_BYTES = 36,
+    LHI_COMMAND_REPORT_BYTES = 52,
     LHI_RECEIVE_NOTICE_BYTES = 16,
     LHI_RECORD_COUNTS_BYTES = 16,
     LHI_PASS_RECORD_BYTES = 40,
@@ -69,6 +69,8 @@ typedef struct lhi_command {
     bool proposes;          /* a PROPOSAL follows, for the next step */
     bool wants_observation; /* an observation follows this step's DONE */
     lhi_verdict verdict;
+    /* END: 1 plus the rank whose stop request ends the run; 0: its last step */
+    uint32_t stopped_by;
 } lhi_command;
 
 /* A rank's report on a finished command. */
@@ -79,6 +81,7 @@ typedef struct lhi_command_report {
     int64_t worst_late_ns;
     uint64_t pool_growth;
     uint32_t n_collectives; /* collectives in the following observation */
+    bool is_stopping;       /* the rank has received a stop request */
 } lhi_command_report;
 
 /* Record of a pass. Times are on the real clock; the message's times are the

@@ -98,7 +98,7 @@ typedef struct lhi_job {
     bool shared_clock; /* all ranks on one machine */
     bool emulates;
     bool launched;           /* one rank per process, started externally */
-    bool follows;            /* ... which is not rank 0: rank 0 ends the run */
+    bool follows;            /* ... which is not rank 0 */
     bool replaces;           /* this process runs a lost rank of another host */
     uint32_t replacing_host; /* if so: rank whose host this process uses */
     lhi_rerouting rerouting;
@@ -131,6 +131,9 @@ typedef struct lhi_job {
     /* The last lost rank, and how often it was lost in succession; 0: unknown
      */
     uint32_t lost_rank, n_lost_again;
+    /* A stop request has ended the run, of which this process runs a rank other
+     * than rank 0, started by a launcher. */
+    bool was_stopped;
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
 

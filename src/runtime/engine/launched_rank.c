@@ -55,7 +55,8 @@ typedef struct start {
     uint32_t rank;
     lhi_mpi *mpi; /* NULL: started by srun or torchrun */
     const lhi_mpi_setup *setup;
-    const lhi_tcp_options *tcp; /* of ranks started so */
+    const lhi_tcp_options *tcp;  /* of ranks started so */
+    uint32_t first_here, n_here; /* of lhi_launch_settings */
     /* Ranks that this process may replace, and for how many delays it waits
      * before it does. */
     uint32_t n_replaced, replaced[MOST_REPLACED], n_delays[MOST_REPLACED];
@@ -81,8 +82,13 @@ static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
     o.outlasts_wrong_secrets = s->job->n_restarts > 0;
     o.is_stopped = is_stopped;
     o.stop_context = s->job;
-    return strcmp(s->job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, out, err)
-                                                   : lhi_net_tcp(&o, out, err);
+    lhi_net *net = NULL;
+    LHI_TRY(strcmp(s->job->o.transport, "ucx") == 0
+                ? lhi_net_ucx(&o, &net, err)
+                : lhi_net_tcp(&o, &net, err));
+    lhi_net_set_output(net, s->first_here, s->n_here);
+    *out = net;
+    return LH_OK;
 }
 
 /* Runs this process's rank in this process: connects it to the other ranks, and
@@ -120,6 +126,7 @@ static lh_status child_rank_main(lhi_net *net, void *of, char **result,
     if (status != LH_OK)
         store_failure(s, lost != LHI_NET_NO_RANK, lost,
                       lhi_net_is_reporter(net), lhi_net_failure(net));
+    s->failure->was_stopped = s->job->was_stopped;
     return status;
 }
 
@@ -285,6 +292,7 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
                                    .failure = s->failure};
     lh_status status = lhi_job_run_attempts(s->job, &attempts, results, &why);
     *result = results[0];
+    s->job->was_stopped = s->failure->was_stopped;
     for (uint32_t i = 1; i <= s->n_replaced; i++)
         free(results[i].text);
     if (status != LH_OK && status != LH_ECANCELED)
@@ -383,7 +391,11 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                                .insecure = job->o.insecure,
                                .n_rails = job->o.n_rails,
                                .rails = job->o.rails};
-    start mine = {.job = job, .rank = s.rank, .tcp = &o};
+    start mine = {.job = job,
+                  .rank = s.rank,
+                  .tcp = &o,
+                  .first_here = s.first_here,
+                  .n_here = s.n_here};
     job->tcp = &o;
     return run_rank(&mine, result, err);
 }

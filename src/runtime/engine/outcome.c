@@ -583,6 +583,7 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
         return lhi_fail_nomem(err);
     if (!text) { /* rank 0 in another process has it */
         to->result.is_on_other_process = true;
+        to->result.interrupted = job->was_stopped;
         to->result.utilisation = -1;
         *out = &to->result;
         return LH_OK;

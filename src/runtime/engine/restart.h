@@ -55,13 +55,14 @@ typedef struct lhi_attempt_failure {
     bool is_loss;     /* a rank was lost */
     uint32_t rank;    /* the lost rank; LHI_NET_NO_RANK: unknown */
     bool is_reporter; /* this process prints the reason */
+    bool was_stopped; /* no failure: a stop request has ended the run */
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
 
 /* Ranks that a process starts, attempt by attempt. */
 typedef struct lhi_attempts {
-    bool are_threads;    /* of this process; else it forks them */
-    uint32_t n, n_links; /* ranks; emulated links between them */
+    bool are_threads;        /* of this process; else it forks them */
+    uint32_t n, n_links;     /* ranks; emulated links between them */
     const uint32_t *numbers; /* of the ranks in the run; NULL: from 0 */
     const lhi_net_link *links;
     lhi_rank_main *rank_main;

@@ -178,6 +178,7 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
     out->pool_growth =
         w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
+    out->is_stopping = lhi_job_find_stop_request(w->job) != LH_STOP_NO;
     get_last_collectives(w, &out->n_collectives);
     return LH_OK;
 }
@@ -211,6 +212,8 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
                 lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0), err));
         if (command->what == LHI_COMMAND_STEP)
             add_report(w, it, command->t0_ns, &theirs);
+        if (theirs.is_stopping && !w->stopped_by)
+            w->stopped_by = 1 + r;
         n_grown += theirs.pool_growth;
     }
     if (command->wants_observation)
@@ -444,7 +447,8 @@ static lh_status lead_measurement(lhi_run_worker *w, lh_error *err)
  * the result to `out`. */
 static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
-    lhi_command command = {.what = LHI_COMMAND_END};
+    lhi_command command = {.what = LHI_COMMAND_END,
+                           .stopped_by = w->stopped_by};
     LHI_TRY(decide_proposal(w, &command, err));
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(lhi_run_worker_send_command(w, r, &command, err));
@@ -461,68 +465,13 @@ static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 
 /* --- leading and following --- */
 
-/* Passes a warning `text` to the caller's callback, which prints it. */
-static void print_remark(const lhi_run_worker *w, const char *text)
-{
-    if (w->job->o.warning)
-        w->job->o.warning(w->job->o.context, text);
-}
-
-/* Returns the stronger of the stop requests to this process and to the process
- * that launched it; LH_STOP_NO: none. */
-static int find_stop_request(const lhi_job *job)
-{
-    int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
-    int there = job->stop_request ? atomic_load(job->stop_request) : LH_STOP_NO;
-    return here > there ? here : there;
-}
-
-/* Returns the strongest stop request so far (LH_STOP_NO: none); prints a remark
- * at the first one. */
-static int get_stop_request(lhi_run_worker *w)
-{
-    int asked = find_stop_request(w->job);
-    if (asked != LH_STOP_NO && !atomic_exchange(&w->stop_reported, true))
-        print_remark(
-            w, "stopping after this iteration; interrupt again to stop at "
-               "once");
-    return asked;
-}
-
-/* Checks whether the strongest stop request so far is LH_STOP_NOW; stop
- * callback that ends waits. */
-static bool stop_now(void *of)
-{
-    return get_stop_request(of) == LH_STOP_NOW;
-}
-
-/* Warns that only this rank, not rank 0, was asked to stop, so that the run
- * continues. Waits for a second step, since rank 0's command for the first may
- * have been in flight. */
-static void report_unheard_stop(lhi_run_worker *w)
-{
-    enum { STEPS_TO_CONFIRM = 2 };
-    char text[200];
-    const lhi_job *job = w->job;
-    if (!job->launched || w->n_unheard_stops >= STEPS_TO_CONFIRM ||
-        find_stop_request(job) == LH_STOP_NO ||
-        ++w->n_unheard_stops < STEPS_TO_CONFIRM)
-        return;
-    snprintf(text, sizeof text,
-             "rank %" PRIu32
-             " received a stop request, but continues until rank 0 receives "
-             "one: signal rank 0, or mpirun or srun, which signal all ranks",
-             w->me);
-    print_remark(w, text);
-}
-
 /* Passes the transport's notices for the user, such as a failed rail (network
  * connection), to the caller's callback. */
 static void report_transport_remarks(const lhi_run_worker *w)
 {
     char text[400];
     while (lhi_net_read_notice(w->net, text, sizeof text))
-        print_remark(w, text);
+        lhi_run_worker_print_remark(w, text);
 }
 
 /* Waits until all ranks have made their devices, groups and training. */
@@ -538,8 +487,9 @@ static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
 static void report_unsaved(lhi_run_worker *w)
 {
     if (has_unsaved_state(w))
-        print_remark(w, "stopped at once: no checkpoint of the last iteration "
-                        "was written; earlier checkpoints, if any, remain");
+        lhi_run_worker_print_remark(
+            w, "stopped at once: no checkpoint of the last iteration "
+               "was written; earlier checkpoints, if any, remain");
 }
 
 /* Continues the run's record at `step` (rank 0), and reports recorded
@@ -569,7 +519,7 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     if (status == LH_OK)
         status = lead_first_schedule(w, step, err);
     for (; status == LH_OK && step < w->job->o.steps; step++) {
-        if (get_stop_request(w) != LH_STOP_NO) {
+        if (lhi_run_worker_is_stopping(w)) {
             w->interrupted = true;
             break;
         }
@@ -615,12 +565,12 @@ static lh_status follow(lhi_run_worker *w, lh_error *err)
         LHI_TRY(lhi_run_worker_receive_command(w, &command, err));
         LHI_TRY(lhi_run_worker_apply_verdict(w, &command, err));
         report_transport_remarks(w);
-        if (command.what == LHI_COMMAND_END)
+        if (command.what == LHI_COMMAND_END) {
+            lhi_run_worker_end_following(w, &command);
             break;
-        if (command.what == LHI_COMMAND_STEP) {
-            report_unheard_stop(w);
-            LHI_TRY(apply_conditions(w, command.step, err));
         }
+        if (command.what == LHI_COMMAND_STEP)
+            LHI_TRY(apply_conditions(w, command.step, err));
         lhi_train_report report;
         LHI_TRY(execute_command(w, &command, &mine, &report, err));
         LHI_TRY(lhi_run_worker_send_report(w, &mine, err));
@@ -702,7 +652,7 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     LHI_TRY(lhi_enable_precise_wakeups(w->job->o.realtime, err));
     if (w->me == 0 && w->job->o.stop) {
-        w->stop_now = (lhi_net_stop){stop_now, w};
+        w->stop_now = (lhi_net_stop){lhi_run_worker_stops_now, w};
         w->stop = &w->stop_now;
     }
     LHI_TRY(make_rank(w, err));
@@ -765,6 +715,8 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
         status = lhi_job_reroute_replaced(job, net, &own);
     if (status == LH_OK)
         status = lead_or_follow(w, &out, &own);
+    if (job->launched && w->me > 0)
+        job->was_stopped = w->stopped_by > 0;
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
         if (lhi_job_has_threads(job) && job->record &&

@@ -65,7 +65,9 @@ typedef struct lhi_run_worker {
     lhi_net_stop stop_now;
     const lhi_net_stop *stop;  /* rank 0: &stop_now; NULL: never stops */
     atomic_bool stop_reported; /* the stop was reported */
-    uint32_t n_unheard_stops; /* steps since only this rank was asked to stop */
+    /* 1 plus the rank whose stop request ends the run; 0: none. Ranks that
+     * follow rank 0 know it at the end. */
+    uint32_t stopped_by;
 } lhi_run_worker;
 
 /* --- control messages in the current turn; blocking --- */
@@ -97,6 +99,24 @@ lh_status lhi_run_worker_send_report(lhi_run_worker *w,
 /* Receives rank `from`'s report on a finished command. */
 lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from,
                                         lhi_command_report *out, lh_error *err);
+
+/* --- stop requests (worker_stop.c) --- */
+
+/* Returns the stronger of the stop requests to this process and to the process
+ * that launched it; LH_STOP_NO: none. */
+int lhi_job_find_stop_request(const lhi_job *job);
+/* Passes a remark `text` to the caller's callback, which prints it. */
+void lhi_run_worker_print_remark(const lhi_run_worker *w, const char *text);
+/* Checks whether rank 0, the lhi_run_worker `of`, must stop at once: a callback
+ * that ends waits. */
+bool lhi_run_worker_stops_now(void *of);
+/* Checks, on rank 0, whether a rank has received a stop request, so that the
+ * run ends. Prints a remark once, which names the rank unless it is rank 0. */
+bool lhi_run_worker_is_stopping(lhi_run_worker *w);
+/* Stores, on a rank that follows rank 0, whether a stop request ends the run,
+ * from its END command. The first rank of an output that rank 0 does not share
+ * prints the cause. */
+void lhi_run_worker_end_following(lhi_run_worker *w, const lhi_command *end);
 
 /* --- process groups of the device (worker_groups.c) --- */
 

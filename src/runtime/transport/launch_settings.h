@@ -15,6 +15,9 @@ typedef struct lhi_launch_settings {
     uint16_t port;      /* rank 0's */
     char job[64];       /* name of the job, equal on all ranks */
     const char *secret; /* not checked */
+    /* Ranks of this host, if their output is separate from that of other hosts'
+     * ranks; n_here 0: it is not, or is unknown. */
+    uint32_t first_here, n_here;
 } lhi_launch_settings;
 
 /* Parses a number from 0 to `most` in the environment variable `name`; `ends`

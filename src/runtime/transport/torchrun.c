@@ -19,7 +19,7 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
 {
     lhi_launch_settings s = {0};
     const char *run = getenv("TORCHELASTIC_RUN_ID");
-    uint64_t rank, n, port, n_here;
+    uint64_t rank, n, port, n_here, local;
     if (!lhi_launch_parse_number("RANK", UINT32_MAX, NULL, &rank) ||
         !lhi_launch_parse_number("WORLD_SIZE", LHI_NET_MAX_RANKS, NULL, &n) ||
         !lhi_launch_parse_number("MASTER_PORT", 65534, NULL, &port) ||
@@ -41,6 +41,13 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
         n_here < n)
         LHI_TRY(lhi_launch_check_first_host(
             &s, "MASTER_ADDR, or the first name of --hosts,", err));
+    if (lhi_launch_parse_number("LOCAL_RANK", rank, NULL, &local) &&
+        lhi_launch_parse_number("LOCAL_WORLD_SIZE", n - rank + local, NULL,
+                                &n_here) &&
+        local < n_here) {
+        s.first_here = (uint32_t)(rank - local);
+        s.n_here = (uint32_t)n_here;
+    }
     lhi_launch_read_secret(&s);
     *out = s;
     return LH_OK;

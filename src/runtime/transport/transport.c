@@ -79,14 +79,29 @@ void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
     set_failure(failure, rank, from, is_loss, text);
 }
 
+void lhi_net_set_output(lhi_net *net, uint32_t first, uint32_t n)
+{
+    net->first_of_output = first;
+    net->n_of_output = n;
+}
+
+bool lhi_net_is_first_of_output(const lhi_net *net)
+{
+    return net->rank > 0 && net->n_of_output > 0 &&
+           net->rank == net->first_of_output;
+}
+
 bool lhi_net_is_reporter(const lhi_net *net)
 {
     lhi_failure *f = net->failure;
+    const uint32_t first = net->first_of_output;
+    const uint32_t n = net->n_of_output ? net->n_of_output : net->n_ranks;
     if (get_final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
         return true;
     /* A lost rank that could still report its loss prints nothing. */
-    return (f->is_loss || f->reported_by != f->rank) &&
-           net->rank == (f->rank == 0 ? 1 : 0);
+    if (f->rank - first < n && !f->is_loss && f->reported_by == f->rank)
+        return false;
+    return net->rank == first + (f->rank == first);
 }
 
 uint32_t lhi_failure_rank(lhi_failure *failure)

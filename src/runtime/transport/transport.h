@@ -252,8 +252,16 @@ int64_t lhi_net_total_work_ns(const lhi_net *net);
  * ..."); NULL: the run has not failed. */
 const char *lhi_net_failure(const lhi_net *net);
 
+/* Declares that the messages for the user of `n` ranks from rank `first` on,
+ * those of a host, reach the same output as this rank's, and others do not; n
+ * 0: those of all ranks do, as by default. */
+void lhi_net_set_output(lhi_net *net, uint32_t first, uint32_t n);
+/* Checks whether this rank is the first of an output that rank 0 does not
+ * share. */
+bool lhi_net_is_first_of_output(const lhi_net *net);
 /* Checks, after a failure, whether this rank prints the reason: the failed rank
- * does, or, if it was lost, the first of the others. */
+ * does, or, if it was lost or has another output, the first of the others of
+ * this rank's output. */
 bool lhi_net_is_reporter(const lhi_net *net);
 /* Returns, after a failure, the rank that was lost: killed, silent or
  * disconnected, without its own error. LHI_NET_NO_RANK: none was. All other

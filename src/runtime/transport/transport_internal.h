@@ -43,8 +43,8 @@ void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
 /* Returns the rank that failed first; LHI_NET_NO_RANK: none, or its report is
  * incomplete. */
 uint32_t lhi_failure_rank(lhi_failure *failure);
-/* Returns the rank whose loss is the run's failure; LHI_NET_NO_RANK: the run has
- * not failed, or for another reason. */
+/* Returns the rank whose loss is the run's failure; LHI_NET_NO_RANK: the run
+ * has not failed, or for another reason. */
 uint32_t lhi_failure_lost_rank(lhi_failure *failure);
 /* Returns the reason of the run's failure; NULL: no failure. Waits for a
  * concurrent writer, so that the text is always complete. */
@@ -66,6 +66,9 @@ typedef struct lhi_net_ops {
 struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
+    /* Ranks whose messages for the user reach the same output as this rank's;
+     * n_of_output 0: all ranks. */
+    uint32_t first_of_output, n_of_output;
     uint32_t event_count; /* atomic, a futex */
     /* Work of the rank's thread: since when (atomic, 0: none or interrupted),
      * its number (atomic), its duration before interruptions, and the total and
