@@ -260,16 +260,28 @@ lh_status cli_parse(cli *c, int argc, char **argv, int first)
     CLI_TRY(store_presets(c, cli_common_options, cli_n_common_options));
     CLI_TRY(store_presets(c, k->options, k->n_options));
     bool only_operands = false;
+    /* Options after an error are read, too: those of --hosts are needed to
+     * report it to other hosts. The first error counts. */
+    lh_status status = LH_OK;
+    lh_error why = {0};
     for (int i = first; i < argc; i++) {
         const char *arg = argv[i];
+        lh_status one = LH_OK;
         if (only_operands || arg[0] != '-' || !arg[1] || is_list(arg))
             c->operands[c->n_operands++] = argv[i];
         else if (strcmp(arg, "--") == 0)
             only_operands = true;
         else if (arg[1] == '-')
-            CLI_TRY(parse_long(c, argc, argv, &i));
+            one = parse_long(c, argc, argv, &i);
         else
-            CLI_TRY(parse_short(c, argc, argv, &i));
+            one = parse_short(c, argc, argv, &i);
+        if (one != LH_OK && status == LH_OK) {
+            status = one;
+            why = c->err;
+        }
     }
-    return count_operands(c);
+    if (status == LH_OK)
+        return count_operands(c);
+    c->err = why;
+    return status;
 }

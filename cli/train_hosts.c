@@ -23,11 +23,11 @@ enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
  * that are connected to rank 0 have ended with its reason by then. */
 enum { RANK_0_GRACE_S = 4 };
 /* Seconds after a rank's failure, beyond the silence time, and after a second
- * signal, until this host's other ranks are killed: a rank whose process is
- * stopped does not end by itself. */
+ * signal, until this host's other ranks are killed: a rank whose process hangs
+ * in the kernel does not end by itself. */
 enum { RANK_GRACE_S = 4, STOP_GRACE_S = 4 };
-/* Longest default silence time, that of rails, in seconds. */
-enum { DEFAULT_SILENCE_S = 10 };
+/* Interval in ms at which stopped ranks are polled. */
+enum { POLL_MS = 50 };
 
 /* All hosts' ranks, and those of this one. */
 typedef struct hosts {
@@ -38,6 +38,11 @@ typedef struct hosts {
 
 static pid_t children[MOST_LOCAL];
 static volatile sig_atomic_t n_children, n_signals, is_overdue;
+/* A rank of this host, as its process was seen. */
+static struct {
+    uint32_t n_stopped; /* successive polls in which it was stopped */
+    bool is_reported;   /* it was killed because of that, with a message */
+} states[MOST_LOCAL];
 static int64_t signalled_ns; /* handlers only: the last counted signal's time */
 /* Per rank of this host: it joins or has joined, so that the other ranks detect
  * its loss. Shared with the ranks. */
@@ -112,6 +117,23 @@ static void set_number(const char *name, uint32_t n)
     setenv(name, text, 1);
 }
 
+/* Sets the variables that all ranks of this host have. */
+static void set_launch(const hosts *h)
+{
+    /* No torchrun listens on the port, and a launcher of this process, such as
+     * srun, has not started its ranks. */
+    static const char *const of_launchers[] = {
+        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+        "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+    set_number("WORLD_SIZE", h->n_ranks);
+    set_number("LOCAL_WORLD_SIZE", h->n_local);
+    setenv("MASTER_ADDR", h->n_hosts > 1 ? h->first : "127.0.0.1", 1);
+    if (!getenv("MASTER_PORT"))
+        set_number("MASTER_PORT", MASTER_PORT);
+    for (size_t i = 0; i < sizeof of_launchers / sizeof *of_launchers; i++)
+        unsetenv(of_launchers[i]);
+}
+
 /* Sends signal `number` to this host's ranks; async-signal-safe. */
 static void signal_ranks(int number)
 {
@@ -166,23 +188,33 @@ static int find_child(pid_t child)
     return i;
 }
 
-/* Returns the time in seconds until this host's ranks are killed after rank
- * `index` among them ended with `status`; 0: they are not. A lost rank ends the
- * others through their connections, after the silence time at the latest,
- * unless the run restarts. If rank 0 ends with an error, possibly before the
- * others could connect to it, RANK_0_GRACE_S suffice. */
-static unsigned find_grace(const cli *c, const hosts *h, int index, int status)
+/* Returns the time after which a silent rank counts as lost, in ns. */
+static int64_t find_silence(const cli *c)
 {
     const train_settings *s = c->settings;
-    if (status == 0)
+    const lh_train_options o = {.size = sizeof o,
+                                .transport = train_transports[s->transport],
+                                .silence_ns = s->silence_ns,
+                                .n_rails = s->rails != NULL};
+    return lh_train_silence(&o);
+}
+
+/* Returns the time in seconds until this host's ranks are killed after rank
+ * `index` among them ended with `code`, if it exited; 0: they are not. A lost
+ * rank ends the others through their connections, after the silence time at the
+ * latest, unless the run restarts. If rank 0 ends with an error, possibly
+ * before the others could connect to it, RANK_0_GRACE_S suffice. */
+static unsigned find_grace(const cli *c, const hosts *h, int index, bool exited,
+                           int code)
+{
+    const train_settings *s = c->settings;
+    if (code == 0)
         return 0;
-    if (index == 0 && h->begin == 0 && WIFEXITED(status))
+    if (index == 0 && h->begin == 0 && exited)
         return RANK_0_GRACE_S;
     if (s->max_restarts)
         return 0;
-    return RANK_GRACE_S + (s->silence_ns
-                               ? (unsigned)(s->silence_ns / 1000000000) + 1
-                               : DEFAULT_SILENCE_S);
+    return RANK_GRACE_S + (unsigned)(find_silence(c) / 1000000000) + 1;
 }
 
 /* Reports to the other ranks that `rank` was killed by signal `number` before
@@ -200,42 +232,96 @@ static void report_killed(uint32_t rank, int number)
     _exit(0);
 }
 
+/* Kills the ranks whose processes have been stopped (SIGSTOP) for longer than a
+ * rank may be silent, and an eighth more, in which the other ranks detect the
+ * silence. Counts polls rather than time, since this process may have been
+ * stopped, too. */
+static void kill_stopped(const cli *c, const hosts *h)
+{
+    char time[CLI_TIME_TEXT];
+    const int64_t silence_ns = find_silence(c);
+    for (int i = 0; i < n_children; i++) {
+        if (!states[i].n_stopped)
+            continue;
+        states[i].n_stopped++;
+        if ((int64_t)states[i].n_stopped * POLL_MS * 1000000 <=
+            silence_ns + silence_ns / 8)
+            continue;
+        cli_print_stderr("the process of rank %" PRIu32
+                         " was stopped for longer than %s (--silence) and is "
+                         "killed",
+                         h->begin + (uint32_t)i,
+                         cli_time_text(silence_ns, time));
+        kill(children[i], SIGKILL);
+        states[i].n_stopped = 0;
+        states[i].is_reported = true;
+    }
+}
+
+/* Waits for a change of a rank's process: *change.si_pid 0: none yet. */
+static void await_change(siginfo_t *change)
+{
+    int how = WEXITED | WSTOPPED | WCONTINUED;
+    for (int i = 0; i < n_children; i++)
+        if (states[i].n_stopped)
+            how |= WNOHANG;
+    *change = (siginfo_t){0};
+    if (waitid(P_ALL, 0, change, how) != 0)
+        change->si_pid = 0; /* interrupted */
+    else if (change->si_pid == 0)
+        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
+}
+
+/* Prints that rank `rank` of this host was killed by signal `number`. */
+static void print_killed(uint32_t rank, int number)
+{
+    if (is_overdue && number == SIGKILL)
+        cli_print_stderr("rank %" PRIu32 " did not end %s and was killed", rank,
+                         n_signals > 1 ? "after the second signal"
+                                       : "with the others");
+    else
+        cli_print_stderr("rank %" PRIu32 " was killed by signal %d (%s)", rank,
+                         number, strsignal(number));
+}
+
 /* Waits until all ranks of this host have ended. Returns the exit status of the
- * first that failed, else 0. Prints the ranks that it had to kill, except after
- * a failure of rank 0, which has printed the reason. */
+ * first that failed, else 0. Prints the ranks that were killed, except those
+ * that it had to kill after a failure of rank 0, which has printed the reason.
+ */
 static int wait_for_ranks(cli *c, const hosts *h)
 {
-    int failed = 0, first = -1;
+    int failed = 0;
+    bool has_reason = false;
     for (int left = n_children; left > 0;) {
-        int status;
-        const pid_t child = waitpid(-1, &status, 0);
-        const int i = child < 0 ? n_children : find_child(child);
+        siginfo_t change;
+        await_change(&change);
+        if (change.si_pid == 0) {
+            kill_stopped(c, h);
+            continue;
+        }
+        const int i = find_child(change.si_pid);
         if (i == n_children)
-            continue; /* interrupted */
-        children[i] = 0;
-        left--;
-        const bool is_killed =
-            is_overdue && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            continue; /* reports */
+        const int how = change.si_code, what = change.si_status;
+        if (how == CLD_STOPPED || how == CLD_CONTINUED) {
+            states[i].n_stopped = how == CLD_STOPPED;
+            continue;
+        }
+        const bool exited = how == CLD_EXITED;
         const uint32_t rank = h->begin + (uint32_t)i;
-        if (is_killed && first >= 0 && h->begin + (uint32_t)first > 0)
-            cli_print_stderr("rank %" PRIu32
-                             " did not end after the failure of "
-                             "rank %" PRIu32 " and was killed",
-                             rank, h->begin + (uint32_t)first);
-        else if (is_killed && first < 0)
-            cli_print_stderr("rank %" PRIu32
-                             " did not end after the second signal "
-                             "and was killed",
-                             rank);
-        const int code =
-            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (WIFSIGNALED(status) && !is_overdue && !joins[i])
-            report_killed(rank, WTERMSIG(status));
+        children[i] = 0;
+        states[i].n_stopped = 0;
+        left--;
+        if (!exited && !states[i].is_reported && !(has_reason && is_overdue))
+            print_killed(rank, what);
+        if (!exited && !is_overdue && !joins[i])
+            report_killed(rank, what);
+        const int code = exited ? what : 128 + what;
         if (!failed && code) {
             failed = code;
-            first = is_overdue ? -1 : i;
+            has_reason = rank == 0 && exited;
         }
-        const unsigned grace_s = find_grace(c, h, i, status);
+        const unsigned grace_s = find_grace(c, h, i, exited, code);
         if (grace_s)
             kill_ranks_after(grace_s);
     }
@@ -290,6 +376,19 @@ void train_hosts_note_joining(void)
         joins[own_index] = true;
 }
 
+bool train_hosts_become_rank(const char *text)
+{
+    cli quiet = {0};
+    hosts h = {0};
+    if (check_node_rank(&quiet) != LH_OK ||
+        parse_hosts(&quiet, text, &h) != LH_OK || !h.n_local ||
+        h.n_local == h.n_ranks)
+        return false;
+    set_launch(&h);
+    set_number("RANK", h.begin);
+    return true;
+}
+
 lh_status train_hosts_start(cli *c)
 {
     const train_settings *s = c->settings;
@@ -307,17 +406,6 @@ lh_status train_hosts_start(cli *c)
         return cli_usage(c, "--hosts: this host is not in the list; use the "
                             "names that uname -n prints, or set NODE_RANK to "
                             "the position in the list, from 0");
-    set_number("WORLD_SIZE", h.n_ranks);
-    set_number("LOCAL_WORLD_SIZE", h.n_local);
-    setenv("MASTER_ADDR", h.n_hosts > 1 ? h.first : "127.0.0.1", 1);
-    if (!getenv("MASTER_PORT"))
-        set_number("MASTER_PORT", MASTER_PORT);
-    /* No torchrun listens on the port, and a launcher of this process, such as
-     * srun, has not started its ranks. */
-    static const char *const of_launchers[] = {
-        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-        "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
-    for (size_t i = 0; i < sizeof of_launchers / sizeof *of_launchers; i++)
-        unsetenv(of_launchers[i]);
+    set_launch(&h);
     return start_ranks(c, &h);
 }

@@ -364,6 +364,10 @@ json_t *train_restarts_json(const lh_train_result *r);
 /* With --hosts: continues as each of this host's ranks in a child process, with
  * the variables that torchrun sets, and ends the parent process after them. */
 lh_status train_hosts_start(cli *c);
+/* Sets the variables of this host's first rank for the list `hosts` of --hosts,
+ * so that this process can report an error in its place. False: no other host
+ * runs ranks, or this host is not in the list. */
+bool train_hosts_become_rank(const char *hosts);
 /* Notes for the parent process that this rank joins the others. */
 void train_hosts_note_joining(void);
 

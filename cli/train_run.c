@@ -668,13 +668,10 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
 void train_report_failure(const cli *c)
 {
     const train_settings *s = c->settings;
-    /* After a usage error, --transport may not have been read. */
-    const bool is_known = !c->usage || cli_is_given(c, "transport");
-    /* With --hosts, this process is a rank only as a child. */
-    const bool is_parent = s->hosts && !getenv("RANK");
-    if (!c->joins_ranks && !is_parent &&
-        !(is_known && s->transport <= TRAIN_LOCAL))
-        lh_train_report_failure(c->err.text);
+    if (c->joins_ranks || s->transport <= TRAIN_LOCAL ||
+        (s->hosts && !getenv("RANK") && !train_hosts_become_rank(s->hosts)))
+        return;
+    lh_train_report_failure(c->err.text);
 }
 
 lh_status train_run(cli *c)

@@ -356,16 +356,17 @@ def stopped_launch(stopped, *options):
 
 
 @test
-def a_launcher_kills_a_stopped_rank_after_a_failure():
+def a_launcher_kills_a_stopped_rank_after_the_silence():
     process = stopped_launch([0], "--silence", "0.2s")
     err = process.communicate(timeout=harness.HANGS)[1]
-    check(process.returncode == 1 and "longhaul: rank 0 did not end after the "
-          "failure of rank 1 and was killed\n" in err, err)
+    check(process.returncode and "longhaul: the process of rank 0 was stopped for "
+          "longer than 200 ms (--silence) and is killed\n" in err and
+          "did not end" not in err, err)
 
 
 @test
 def a_launcher_kills_stopped_ranks_after_the_second_signal():
-    process = stopped_launch([0, 1])
+    process = stopped_launch([0, 1], "--silence", "1h")
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         harness.until(lambda: caught_none(process.pid, signal.SIGINT), process)
@@ -373,6 +374,71 @@ def a_launcher_kills_stopped_ranks_after_the_second_signal():
     check(process.returncode == 128 + signal.SIGKILL and all(
         f"longhaul: rank {rank} did not end after the second signal and was "
         "killed\n" in err for rank in range(2)), err)
+
+
+def run_on_hosts(*options, between=lambda hosts: None, last=()):
+    """Runs a rank with the options on each of two hosts, the last with more
+    options, and calls `between` with the launchers once the run has begun.
+    Returns errors and statuses."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    log = WORK / "hosts.jsonl"
+    log.unlink(missing_ok=True)
+    with reserved_port() as port:
+        hosts = [subprocess.Popen(
+            [PROGRAM, *options, *(last if i else ()), "--transport", "tcp",
+             "--hosts", "127.0.0.1:1,localhost:1"], cwd=WORK, text=True,
+            env=ENVIRONMENT | SECRET | {"NODE_RANK": str(i), "MASTER_PORT":
+                                        str(port)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE) for i in range(2)]
+        if "--log" in options:
+            check(harness.until(lambda: log.exists() and log.read_text(),
+                                hosts[0]), "the run has begun")
+        between(hosts)
+        return [(one.communicate(timeout=harness.HANGS)[1], one.returncode)
+                for one in hosts]
+
+
+ENDLESS = ["train", "pair.yaml", "-s", "1f1b", "--steps", "1000000", "--log",
+           "hosts.jsonl"]
+
+
+@test
+def each_host_prints_why_the_run_failed():
+    make_training()
+    ended = run_on_hosts(*trained.TRAIN, "--resume", "none")
+    check(ended == [("longhaul: rank 0: none: No such file or directory\n", 1)] * 2,
+          f"{ended}")
+    ended = run_on_hosts(*ENDLESS, between=lambda hosts: os.kill(
+        children(hosts[1].pid)[0], signal.SIGKILL))
+    check("longhaul: rank 1: its connection to rank 0 was " in ended[0][0] and
+          ended[1] == ("longhaul: rank 1 was killed by signal 9 (Killed)\n",
+                       128 + signal.SIGKILL), f"{ended}")
+
+
+@test
+def a_signal_to_one_host_ends_all():
+    """Each names the rank. With restarts, ranks run in child processes."""
+    for more in [], ["--max-restarts", "1"]:
+        ended = run_on_hosts(*ENDLESS, *more, between=lambda hosts:
+                             hosts[1].send_signal(signal.SIGTERM))
+        check(ended == [("longhaul: rank 1 received a stop request: the run "
+                         "ends\n", 1)] * 2, f"{more}: {ended}")
+    ended = run_on_hosts(*ENDLESS, between=lambda hosts:
+                         hosts[0].send_signal(signal.SIGTERM))
+    check("stopping after this iteration" in ended[0][0] and ended[1] ==
+          ("longhaul: rank 0 received a stop request: the run ends\n", 1),
+          f"{ended}")
+
+
+@test
+def an_invalid_command_line_on_one_host_ends_all():
+    """Also if --hosts follows the invalid option."""
+    for option, message in (["--steps", "-1"], "--steps: '-1' "), (
+            ["--keep", "1"], "--keep requires --device cpu"):
+        ended = run_on_hosts(*TRAIN[:4], last=option)
+        check(ended[1][1] == 2 and message in ended[1][0] and ended[0][1] == 1 and
+              "longhaul: rank 1 failed before it joined: " + message in
+              ended[0][0], f"{ended}")
 
 
 def caught_none(pid, number):

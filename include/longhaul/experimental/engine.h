@@ -38,6 +38,9 @@ extern "C" {
  * them, does nothing. Takes up to 10 s, until the other ranks have the reason.
  */
 LH_API void lh_train_report_failure(const char *why);
+/* Returns the time in ns after which a rank that sends nothing counts as lost
+ * with `options`: silence_ns, or its default. 0: options->size is invalid. */
+LH_API int64_t lh_train_silence(const lh_train_options *options);
 
 /* --- execution plans ------------------------------------------------------ */
 
@@ -292,7 +295,8 @@ struct lh_train_result {
     const lh_iteration *iterations;
     /* rank 0 was another process and has the data below */
     bool is_on_other_process;
-    bool interrupted;      /* ended early because of `stop` */
+    bool interrupted;      /* ended early because of `stop`, here or on another
+                            * rank */
     const lh_trace *trace; /* last iteration; NULL: there was none */
     uint32_t
         n_pool_growths; /* message buffers allocated beyond the prediction */

@@ -10,6 +10,7 @@
 #include "runtime/engine/rerouting.h"
 #include "runtime/engine/restart.h"
 #include "runtime/engine/shard_groups.h"
+#include "runtime/transport/rails.h"
 #include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
@@ -87,6 +88,21 @@ static lh_status check_options(const lh_train_options *options,
     if (out->tolerated_lateness_ns == 0)
         out->tolerated_lateness_ns = DEFAULT_SLIP_NS;
     return LH_OK;
+}
+
+int64_t lh_train_silence(const lh_train_options *options)
+{
+    lh_train_options o;
+    lh_error ignored;
+    if (LHI_OPTIONS_COPY(lh_train_options, &o, options, &ignored) != LH_OK)
+        return 0;
+    const uint32_t transport = find_transport(o.transport ? o.transport : "");
+    const bool is_launched = transport < N_TRANSPORTS &&
+                             transports[transport].place == LHI_RANKS_LAUNCHED;
+    return o.silence_ns  ? o.silence_ns
+           : o.n_rails   ? LHI_RAILS_TIMEOUT_NS
+           : is_launched ? LHI_SILENCE_TIMEOUT_NS
+                         : LHI_LOCAL_SILENCE_NS;
 }
 
 /* Runs all ranks here, or only this process's rank if mpirun or srun started
