@@ -113,9 +113,11 @@ static const kind *find_kind(const lh_job *job)
     const bool fp8 = job->framework.fp8 != LH_FP8_NONE;
     const kind *found = NULL;
 
-    /* None of these runs has other kinds of layers, or fp32 throughout. */
+    /* None of these runs has other kinds of layers, or fp32 throughout; all are
+     * on GPUs, not by longhaul's engine, which computes on processors. */
     if (replaces_times(job) || m->linear_value_heads || m->index_topk ||
-        job->training.precision == LH_PRECISION_FP32)
+        job->training.precision == LH_PRECISION_FP32 ||
+        job->target == LH_TARGET_LONGHAUL)
         return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].preset == job->framework.preset &&

@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import check, finish, read, run, test, write
+from harness import case, check, finish, read, run, test, write
 
 JOB = """longhaul: job/1
 model: llama3-8b
@@ -365,8 +365,9 @@ def layouts_within_the_accuracy_are_ties():
 def accuracy_names_its_runs_and_what_they_do_not_cover():
     """docs/validation.md: dense runs of DeepSpeed used A100, 2,048 tokens and
     one site; those of Megatron-LM in 16 bits A100 and H100; hybrid models ran
-    in FP8 alone. An efficiency has no accuracy. Two lines name the first
-    properties that no run has, and the number of others."""
+    in FP8 alone. An efficiency has no accuracy, nor have plans for longhaul's
+    engine, which trains on processors. Two lines name the first properties that
+    no run has, and the number of others."""
     job = """longhaul: job/1
 model: llama3-8b
 training: {global_batch: 64, sequence: %s}
@@ -416,6 +417,10 @@ layout: {tensor: 2, pipeline: 2, context: 1, chunks_per_device: 1}
         check((f"published runs of {kind}" in text) == bool(kind), text)
         check((" accuracy unknown: a profile or an efficiency replaces modelled "
                "times " in text) != bool(kind), text)
+    write("job.yaml", job % (4096, "none", "", "h100-sxm", *one))
+    case("engine", ["plan", "job.yaml", "--for", "longhaul", "--no-optimal",
+                    "--search", "even"], out=r"\naccuracy +unknown: no published "
+         r"run is of\s+this program ")
 
 
 @test
