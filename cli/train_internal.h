@@ -79,8 +79,19 @@ typedef struct train_migrations {
     uint32_t n_applied;     /* last one applied by the run; 0: none */
 } train_migrations;
 
+/* Wall time of a run with restarts, checkpoints and validation, and use of this
+ * machine's processors meanwhile. */
+typedef struct train_clock {
+    int64_t begin_ns, elapsed_ns;
+    bool has_machine;             /* busy_s and idle_s are known */
+    double busy_s, idle_s, own_s; /* processor times at the begin */
+    double others; /* mean number of processors that other programs used; NAN:
+                    * unknown */
+} train_clock;
+
 /* All schedule switches, events and migrations of a run. */
 typedef struct train_changes {
+    train_clock clock;
     train_change *all; /* by step */
     uint32_t n;
     char *text; /* text that contains the names */
@@ -342,6 +353,15 @@ void train_prediction_text(cli *c, const lh_plan *plan,
 void train_measured_text(const lh_train_result *r,
                          char text[TRAIN_PREDICTION_TEXT]);
 
+/* Writes the run's wall time to `text`. */
+void train_elapsed_text(const train_clock *clock, const lh_train_result *r,
+                        char text[TRAIN_PREDICTION_TEXT]);
+/* Writes to `text` that other programs disturbed a run whose prediction is for
+ * an idle machine; false: they did not, or that is unknown. */
+bool train_load_text(const cli *c, const train_clock *clock,
+                     const lh_train_result *r,
+                     char text[TRAIN_PREDICTION_TEXT]);
+
 /* Draws the iteration times: into the report or, with `report` NULL, as a
  * separate chart. predicted_ns: per iteration; NULL without events. */
 lh_status train_draw_iterations(cli *c, const cli_view *began,
@@ -355,6 +375,15 @@ lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
                            const lh_plan *plan, const train_changes *changes,
                            const int64_t *predicted_ns,
                            const lh_train_result *r);
+
+/* Starts the run's clock. */
+void train_clock_begin(train_clock *clock);
+/* Stops the run's clock. */
+void train_clock_end(train_clock *clock);
+/* Checks whether other programs used processors that the run's ranks, all on
+ * this machine, needed: more than a tenth of them. */
+bool train_clock_is_disturbed(const train_clock *clock,
+                              const lh_train_result *r);
 
 /* Prints the run's restarts, if there were any. */
 void train_restarts_print(cli *c, const lh_train_result *r);

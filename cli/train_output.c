@@ -279,6 +279,26 @@ static json_t *exchanges_json(const lh_train_result *r)
     return all;
 }
 
+/* Checks whether the run has written a checkpoint of its last iteration: each
+ * run with --checkpoint does unless it was aborted. */
+static bool has_checkpoint(const cli *c, const lh_train_result *r)
+{
+    const train_settings *s = c->settings;
+    return s->checkpoint && r->n_iterations > 0 && !was_aborted(r);
+}
+
+/* Returns the checkpoint of the last iteration as JSON: its step and folder;
+ * null: none was written. */
+static json_t *checkpoint_json(cli *c, const lh_train_result *r)
+{
+    const train_settings *s = c->settings;
+    return has_checkpoint(c, r)
+               ? json_pack("{s:I, s:o}", "step",
+                           (json_int_t)train_last_step(r) + 1, "folder",
+                           json_string(cli_utf8_name(c, s->checkpoint)))
+               : json_null();
+}
+
 /* Prints the run's result as JSON: iterations, switches, memory and statistics.
  * predicted_ns: per iteration; NULL without events. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
@@ -306,7 +326,15 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         make_iterations_json(c, v, changes, predicted_ns, r), "switches",
         switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)),
         "restarts", train_restarts_json(r));
+    if (j)
+        json_object_set_new(j, "elapsed_s",
+                            cli_seconds(changes->clock.elapsed_ns));
     if (j && s->device == LH_TRAIN_CPU) {
+        json_object_set_new(j, "checkpoint", checkpoint_json(c, r));
+        json_object_set_new(j, "other_processors",
+                            s->transport <= TRAIN_LOCAL
+                                ? number_or_null(changes->clock.others)
+                                : json_null());
         json_object_set_new(j, "mfu",
                             r->utilisation >= 0 ? json_real(r->utilisation)
                                                 : json_null());
@@ -361,7 +389,7 @@ void train_measured_text(const lh_train_result *r,
                          char text[TRAIN_PREDICTION_TEXT])
 {
     char a[CLI_TIME_TEXT];
-    snprintf(text, TRAIN_PREDICTION_TEXT, "%s, %+.2f %%",
+    snprintf(text, TRAIN_PREDICTION_TEXT, "%s (median), %+.2f %%",
              cli_time_text(r->median_ns, a),
              cli_round_for_text(100 * r->error, 2));
 }
@@ -398,12 +426,35 @@ static void print_timed(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
-/* Prints the checkpoint of the last iteration, which each run with --checkpoint
- * writes unless it was aborted, and how to continue from it. */
+bool train_load_text(const cli *c, const train_clock *clock,
+                     const lh_train_result *r, char text[TRAIN_PREDICTION_TEXT])
+{
+    const train_settings *s = c->settings;
+    const bool is_disturbed = s->device == LH_TRAIN_CPU &&
+                              s->transport <= TRAIN_LOCAL &&
+                              train_clock_is_disturbed(clock, r);
+    if (is_disturbed)
+        snprintf(text, TRAIN_PREDICTION_TEXT,
+                 "other programs used %.1f of this machine's processors: the "
+                 "prediction is for a machine without them",
+                 clock->others);
+    return is_disturbed;
+}
+
+void train_elapsed_text(const train_clock *clock, const lh_train_result *r,
+                        char text[TRAIN_PREDICTION_TEXT])
+{
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    snprintf(text, TRAIN_PREDICTION_TEXT, "%s, of which all iterations took %s",
+             cli_time_text(clock->elapsed_ns, a),
+             cli_time_text(sum_times(r), b));
+}
+
+/* Prints the checkpoint of the last iteration, and how to continue from it. */
 static void print_checkpoint(cli *c, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    if (s->checkpoint && !was_aborted(r))
+    if (has_checkpoint(c, r))
         cli_wrap(c, "checkpoint",
                  "step %" PRIu64 " in %s: continue with --resume%s",
                  train_last_step(r) + 1, s->checkpoint,
@@ -556,6 +607,11 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                   s->steps);
     cli_print(c, "\n");
     train_restarts_print(c, r);
+    char text[TRAIN_PREDICTION_TEXT];
+    train_elapsed_text(&changes->clock, r, text);
+    cli_wrap(c, "elapsed", "%s", text);
+    if (train_load_text(c, &changes->clock, r, text))
+        cli_wrap(c, "load", "%s", text);
     if (s->events && r->n_iterations)
         print_events(c, changes->event_timeline, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)

@@ -188,11 +188,11 @@ lh_status train_draw_iterations(cli *c, const cli_view *began,
     return status;
 }
 
-/* Adds the terminal's prediction and measurement of the iterations to the
- * report, and the differences `d` between the passes of the last iteration,
- * `trace`, and of its simulation. */
+/* Adds the terminal's prediction and measurement of the iterations, and the
+ * wall time by `clock`, to the report, and the differences `d` between the
+ * passes of the last iteration, `trace`, and of its simulation. */
 static lh_status add_times(cli *c, const lh_plan *plan,
-                           const lh_train_result *r,
+                           const train_clock *clock, const lh_train_result *r,
                            const lh_trace_difference *d, lh_report *report)
 {
     char text[TRAIN_PREDICTION_TEXT], a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -200,6 +200,10 @@ static lh_status add_times(cli *c, const lh_plan *plan,
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
     train_measured_text(r, text);
     CLI_TRY(lh_report_add_fact(report, "measured", text, &c->err));
+    train_elapsed_text(clock, r, text);
+    CLI_TRY(lh_report_add_fact(report, "elapsed", text, &c->err));
+    if (train_load_text(c, clock, r, text))
+        CLI_TRY(lh_report_add_fact(report, "load", text, &c->err));
     if (r->trace->title[0])
         CLI_TRY(lh_report_add_fact(report, "clock", r->trace->title, &c->err));
     snprintf(text, sizeof text, "%s simulated, %s measured",
@@ -224,7 +228,7 @@ lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
     lh_train_switches(r, &n_switches);
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = add_times(c, plan, r, &d, report);
+    lh_status status = add_times(c, plan, &changes->clock, r, &d, report);
     if (status == LH_OK)
         status = add_last_facts(c, began, timeline, r, report);
     if (status == LH_OK)

@@ -374,8 +374,10 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     w.progress = map == MAP_FAILED ? NULL : map;
     cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
+    train_clock_begin(&changes->clock);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);
+    train_clock_end(&changes->clock);
     cli_interrupts_end();
     cli_progress_end();
     const bool logged = train_log_close(&w.log);

@@ -431,11 +431,13 @@ def options_and_schedule_are_kept_unless_overridden():
                "--weight-decay", "0.2")
     whole = json_case("all of it", arguments(
         8, *options, "--checkpoint", "run", "--checkpoint-every", "4"))
+    check(whole["checkpoint"] == {"step": 8, "folder": "run"}, whole["checkpoint"])
     losses = [one["loss"] for one in whole["iterations"]]
     want = [one["rate"] for one in whole["iterations"]]
     resume = ["train", "plan.json", "--device", "cpu", "--data", "text",
               "--resume", "run/step-00000004", "--steps"]
     found = json_case("the options are the checkpoint's", [*resume, "8"])
+    check(found["checkpoint"] is None, found["checkpoint"])
     check([one["loss"] for one in found["iterations"]] == losses[4:],
           "bit for bit")
     found = json_case("a longer run", [*resume, "12"],

@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 from harness import (ANY, HANGS, PROGRAM, UNDER_MPI, VIRTUAL, WORK, case, check,
-                     finish, json_case, makes, read, run, test, uniform, write)
+                     finish, json_case, long_test, makes, read, run, test, uniform,
+                     write)
 from input_files import TRAINED
 
 CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
@@ -53,7 +55,8 @@ def a_timed_run_prints_its_clock():
     words = r"clock +passes follow the predicted times"
     case("for people", ["train", "p.yaml", "-s", "1f1b", "--speed", "20",
                         "--trace", "t.json", "--html", "t.html"],
-         out=r"\nmeasured +[\d.]+ m?s, [+]\d.*%\n" + words)
+         out=r"\nelapsed +[\d.]+ m?s, of which all iterations took [\d.]+ m?s\n"
+             r"(.|\n)*\nmeasured +[\d.]+ m?s \(median\), [+]\d.*%\n" + words)
     found = json_case("in JSON", ["train", "p.yaml", "-s", "1f1b", "--speed",
                                   "20"])
     check(found["clock"] == "deadlines", found["clock"])
@@ -71,14 +74,38 @@ def a_timed_run_prints_its_clock():
     check(found["measured_as"] == as_said, found["measured_as"])
 
 
+@long_test
+def a_busy_machine_is_reported():
+    """As many other programs compute as there are processors."""
+    a_plan()
+    if not has_blas():
+        return
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+              for _ in range(os.cpu_count())]
+    try:
+        steps, found = 50, {"elapsed_s": 0}
+        while found["elapsed_s"] < 2:  # shorter runs do not measure it
+            steps *= 2
+            done = run("train", "two.json", *CPU[:-1], str(steps), "--json")
+            found = json.loads(done.stdout)
+        check(found["other_processors"] > 0.25 * os.cpu_count(),
+              found["other_processors"])
+        case("load", ["train", "two.json", *CPU[:-1], str(steps)],
+             out=r"\nload +other programs used [\d.]+ of this machine's ")
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+
+
 @test
 def training_is_compared_with_its_prediction():
     a_plan()
     if not has_blas():
         return
     case("for people", ["train", "one.json", *CPU],
-         out=r"\npredicted +[\d.]+ [mu]?s, modelled.*\nmeasured +[\d.]+ [mu]?s, "
-             r"[+-]")
+         out=r"\npredicted +[\d.]+ [mu]?s, modelled.*\nmeasured +[\d.]+ [mu]?s "
+             r"\(median\), [+-]")
     plan = json.loads(read("one.json"))
     one = {min(os.sched_getaffinity(0))}
     for cpus in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, one)}):
