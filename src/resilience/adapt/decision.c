@@ -158,7 +158,7 @@ static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
                       " and none from it: its host may be paused or "
                       "overloaded)",
                       late);
-    append_reason(a, n ? ": " : "nothing is slow: ");
+    append_reason(a, n ? ": " : "no slowdown is known: ");
 }
 
 /* Returns a candidate's name as printed in a reason; the initial schedule is

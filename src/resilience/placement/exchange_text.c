@@ -145,9 +145,9 @@ void lhi_host_exchange_explain(const lh_host_placement *s,
     why[0] = '\0';
     add_links(s, slow, now_hosts, why);
     add_hosts(slow, why);
-    lhi_text_append_limited(
-        why, LHI_EXCHANGE_REASON_SIZE, "%s%s an iteration",
-        *why ? ": " : "nothing is slow: ", lhi_time_format(x->current_ns, one));
+    lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, "%s%s an iteration",
+                            *why ? ": " : "no slowdown is known: ",
+                            lhi_time_format(x->current_ns, one));
     if (!x->is_exchange) {
         lhi_text_append_limited(
             why, LHI_EXCHANGE_REASON_SIZE,
