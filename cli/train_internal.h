@@ -385,8 +385,9 @@ void train_clock_end(train_clock *clock);
 bool train_clock_is_disturbed(const train_clock *clock,
                               const lh_train_result *r);
 
-/* Prints the run's restarts, if there were any. */
-void train_restarts_print(cli *c, const lh_train_result *r);
+/* Writes the number of the run's restarts to `text`; false: there were none. */
+bool train_restarts_text(const lh_train_result *r,
+                         char text[TRAIN_PREDICTION_TEXT]);
 /* Returns the run's restarts as JSON; NULL: no memory. */
 json_t *train_restarts_json(const lh_train_result *r);
 

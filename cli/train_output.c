@@ -389,8 +389,15 @@ void train_measured_text(const lh_train_result *r,
                          char text[TRAIN_PREDICTION_TEXT])
 {
     char a[CLI_TIME_TEXT];
-    snprintf(text, TRAIN_PREDICTION_TEXT, "%s (median), %+.2f %%",
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    bool has_switched = false;
+    for (uint32_t i = 0; i < n; i++)
+        has_switched = has_switched ||
+                       (!rows[i].refused && rows[i].step <= train_last_step(r));
+    snprintf(text, TRAIN_PREDICTION_TEXT, "%s (median%s), %+.2f %%",
              cli_time_text(r->median_ns, a),
+             has_switched ? " with the last schedule" : "",
              cli_round_for_text(100 * r->error, 2));
 }
 
@@ -606,8 +613,9 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                   "), counted from the start of the first run",
                   s->steps);
     cli_print(c, "\n");
-    train_restarts_print(c, r);
     char text[TRAIN_PREDICTION_TEXT];
+    if (train_restarts_text(r, text))
+        cli_wrap(c, "restarts", "%s", text);
     train_elapsed_text(&changes->clock, r, text);
     cli_wrap(c, "elapsed", "%s", text);
     if (train_load_text(c, &changes->clock, r, text))

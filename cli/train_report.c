@@ -88,16 +88,16 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_train_result *r, lh_report *report)
 {
     static const char *const with[] = {"iterations", "slow", "schedule",
-                                       "#predicted", "#measured"};
+                                       "#predicted", "#measured, mean"};
     static const char *const without[] = {"iterations", "schedule",
-                                          "#measured"};
+                                          "#measured, mean"};
     char steps[48], slow[CLI_SLOW_TEXT], was[CLI_TIME_TEXT], is[CLI_TIME_TEXT];
     char what[FOLLOWED_TEXT];
     const lh_iteration *all = r->iterations;
     int64_t mean_ns;
     cli_table t = {0};
     static const char *const slow_alone[] = {"iterations", "slow", "schedule",
-                                             "#measured"};
+                                             "#measured, mean"};
     if (timeline)
         cli_table_row(&t, predicted_ns ? 5 : 4,
                       predicted_ns ? with : slow_alone);
@@ -139,6 +139,39 @@ static const char *get_migration_label(const lh_migration *m)
     return m->n_chunks ? "layers move" : "ranks change";
 }
 
+/* A mark's label in the chart of iterations. */
+typedef char mark_label[160];
+
+/* Fills in `marks` by the run's restarts, schedule switches and migrations, in
+ * order and one per iteration, with their labels. Returns their number. */
+static uint32_t fill_marks(const cli_view *began, const lh_train_result *r,
+                           lh_report_mark *marks, mark_label *labels)
+{
+    uint32_t n_switches, n = 0, restart = 0;
+    const lh_switch *rows = lh_train_switches(r, &n_switches);
+    for (uint32_t i = 0; i <= n_switches; i++) {
+        const uint64_t step = i < n_switches ? rows[i].step : UINT64_MAX;
+        for (; restart < r->n_restarts && r->restarts[restart].step <= step;
+             restart++, n++) {
+            snprintf(labels[n], sizeof *labels, "restart");
+            marks[n] = (lh_report_mark){r->restarts[restart].step, labels[n]};
+        }
+        if (i == n_switches || rows[i].refused)
+            continue;
+        const lh_migration *moved = lh_train_migration(r, i);
+        const bool is_restart = n > 0 && marks[n - 1].step == step &&
+                                strcmp(labels[n - 1], "restart") == 0;
+        n -= is_restart;
+        snprintf(labels[n], sizeof *labels, "%s%s",
+                 is_restart ? "restart, " : "",
+                 moved ? get_migration_label(moved)
+                       : train_schedule_name(began, rows[i].to));
+        marks[n] = (lh_report_mark){step, labels[n]};
+        n++;
+    }
+    return n;
+}
+
 lh_status train_draw_iterations(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const int64_t *predicted_ns,
@@ -147,10 +180,11 @@ lh_status train_draw_iterations(cli *c, const cli_view *began,
     const train_settings *s = c->settings;
     const char *const names[] = {"measured", "predicted"};
     uint32_t n_switches, n = r->n_iterations;
-    const lh_switch *rows = lh_train_switches(r, &n_switches);
+    lh_train_switches(r, &n_switches);
     cli_slow_spans spans = {0};
-    lh_report_mark *marks =
-        calloc(n_switches + r->n_restarts + (size_t)1, sizeof *marks);
+    const size_t n_changes = n_switches + r->n_restarts + (size_t)1;
+    lh_report_mark *marks = calloc(n_changes, sizeof *marks);
+    mark_label *labels = calloc(n_changes, sizeof *labels);
     int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
     lh_report_iterations drawn = {.size = sizeof drawn,
                                   .title = "Iterations",
@@ -161,28 +195,22 @@ lh_status train_draw_iterations(cli *c, const cli_view *began,
                                   .ns = ns,
                                   .marks = marks};
     lh_status status =
-        marks && ns ? cli_find_slow_spans(c, timeline, drawn.first, n, &spans)
-                    : cli_no_memory(c);
+        marks && labels && ns
+            ? cli_find_slow_spans(c, timeline, drawn.first, n, &spans)
+            : cli_no_memory(c);
     for (uint32_t i = 0; status == LH_OK && i < n; i++) {
         ns[i] = r->iterations[i].ns;
         ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
     }
-    for (uint32_t i = 0; status == LH_OK && i < n_switches; i++) {
-        const lh_migration *moved = lh_train_migration(r, i);
-        if (!rows[i].refused)
-            marks[drawn.n_marks++] = (lh_report_mark){
-                rows[i].step, moved ? get_migration_label(moved)
-                                    : train_schedule_name(began, rows[i].to)};
-    }
-    for (uint32_t i = 0; status == LH_OK && i < r->n_restarts; i++)
-        marks[drawn.n_marks++] =
-            (lh_report_mark){r->restarts[i].step, "restart"};
+    if (status == LH_OK)
+        drawn.n_marks = fill_marks(began, r, marks, labels);
     drawn.spans = spans.all;
     drawn.n_spans = spans.n;
     if (status == LH_OK)
         status = report ? lh_report_add_iterations(report, &drawn, &c->err)
                         : cli_write_event_timeline(c, &drawn, s->svg);
     cli_slow_spans_fini(&spans);
+    free(labels);
     free(marks);
     free(ns);
     return status;
@@ -202,6 +230,8 @@ static lh_status add_times(cli *c, const lh_plan *plan,
     CLI_TRY(lh_report_add_fact(report, "measured", text, &c->err));
     train_elapsed_text(clock, r, text);
     CLI_TRY(lh_report_add_fact(report, "elapsed", text, &c->err));
+    if (train_restarts_text(r, text))
+        CLI_TRY(lh_report_add_fact(report, "restarts", text, &c->err));
     if (train_load_text(c, clock, r, text))
         CLI_TRY(lh_report_add_fact(report, "load", text, &c->err));
     if (r->trace->title[0])

@@ -3,17 +3,18 @@
 #include "train_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
-void train_restarts_print(cli *c, const lh_train_result *r)
+bool train_restarts_text(const lh_train_result *r,
+                         char text[TRAIN_PREDICTION_TEXT])
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < r->n_restarts; i++)
         n += r->restarts[i].n_repeated;
-    if (r->n_restarts)
-        cli_print(c,
-                  "restarts      %" PRIu32 ", with %" PRIu64
-                  " iteration%s repeated\n",
-                  r->n_restarts, n, n == 1 ? "" : "s");
+    snprintf(text, TRAIN_PREDICTION_TEXT,
+             "%" PRIu32 ", with %" PRIu64 " iteration%s repeated",
+             r->n_restarts, n, n == 1 ? "" : "s");
+    return r->n_restarts > 0;
 }
 
 json_t *train_restarts_json(const lh_train_result *r)

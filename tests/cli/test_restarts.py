@@ -56,7 +56,8 @@ def one_of_eight_ranks_is_killed():
             r"\(restart 1 of at most 3\)(.|\n)*"
             r"restart 1 continues at step 52, with the state in memory")
     check(found["restarts"] == [{"step": 52, "repeated": 0}] and
-          ">restart<" in read("run.html"), found["restarts"])
+          re.search(r">restart(, [\w-]+)?</text>", read("run.html")),
+          found["restarts"])
     check_same(found, "a rank")
     check(found["decisions"], "measures again")
 
@@ -236,7 +237,9 @@ def a_bad_day_on_eight_ranks():
         check(steps[34]["seconds"] == steps[44]["seconds"] <
               steps[after[0] - 1]["seconds"], "time with the slow link")
     page = read("day.html")
-    check(page.count(">restart<") == 2 and "rank 1 stopped" in page, "page")
+    check(page.count(">restart, zb-h2</text>") == 2 and "rank 1 stopped" in page and
+          "2, with 0 iterations repeated" in page and
+          "(median with the last schedule)" in page, "page")
 
 
 @test
