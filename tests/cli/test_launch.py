@@ -173,8 +173,12 @@ def other_files_on_another_host_end_the_run():
                            "--rate", f"{seed}e-3", "--checkpoint",
                            str(WORK / host / "old"))
         check(done.returncode == 0, done.stderr)
+    shutil.copytree(WORK / "west/old", WORK / "west/alone")
     for more, message in (
             (["--validation-data", "more"], "rank 1 has other data than rank 0"),
+            (["--seed", "3", "--resume", "alone"], "alone: none of its checkpoints "
+             "is intact; the newest: rank 1: alone/step-00000002/state.json: No "
+             "such file"),
             (["--seed", "3", "--resume", "old"], "rank 1: old: is another "
              "checkpoint than that of rank 0: all hosts need the same folder"),
             (["--weights", "old/step-00000002"], "rank 1: old/step-00000002: has "

@@ -89,8 +89,11 @@ static void report_skipped(agreement *r, double which, uint32_t rank,
              "%.400s: step %.0f is skipped: rank %" PRIu32 ": %s", r->o->path,
              which, rank, why);
     print_remark(r, text);
-    if (r->is_first_whole)
+    if (r->is_first_whole && rank == 0)
         snprintf(r->newest_why, sizeof r->newest_why, "%s", why);
+    else if (r->is_first_whole) /* its host may lack the folder */
+        snprintf(r->newest_why, sizeof r->newest_why,
+                 "rank %" PRIu32 ": %.400s", rank, why);
     r->is_first_whole = false;
 }
 
