@@ -428,8 +428,8 @@ static void print_timed(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_print(c, "lateness      %s at worst",
               cli_time_text(r->max_lateness_ns, a));
     if (r->missed_deadlines)
-        cli_print(c, "; %" PRIu64 " passes began too late to end in time",
-                  r->missed_deadlines);
+        cli_print(c, "; %" PRIu64 " pass%s began too late to end in time",
+                  r->missed_deadlines, r->missed_deadlines == 1 ? "" : "es");
     cli_print(c, "\n");
 }
 
