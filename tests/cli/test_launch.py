@@ -11,7 +11,8 @@ import sys
 import harness
 import trained
 from harness import (
-    ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test, uniform)
+    ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test,
+    uniform, write)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -417,6 +418,16 @@ def each_host_prints_why_the_run_failed():
     check("longhaul: rank 1: its connection to rank 0 was " in ended[0][0] and
           ended[1] == ("longhaul: rank 1 was killed by signal 9 (Killed)\n",
                        128 + signal.SIGKILL), f"{ended}")
+    write("kills.yaml", """
+        longhaul: events/1
+        events:
+          - {at: 1, rank: 1, process: killed}
+          - {at: 2, rank: 1, process: killed}
+        """)
+    ended = run_on_hosts(*ENDLESS[:-2], "--events", "kills.yaml", "--max-restarts",
+                         "1")
+    check(all(code == 1 and "all restarts are used up (--max-restarts 1)" in err
+              for err, code in ended), f"{ended}")
 
 
 @test

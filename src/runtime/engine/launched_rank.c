@@ -224,9 +224,11 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
 static lh_status prepare_attempt(void *of, lh_error *err)
 {
     const start *s = of;
+    /* If its rank is lost, no other rank may report to the same output. */
     for (uint32_t i = 0; i <= s->n_replaced; i++)
         s->failure[i] = (lhi_attempt_failure){
-            .is_reporter = lhi_grid_count_ranks(&s->job->grid) == 1};
+            .is_reporter =
+                lhi_grid_count_ranks(&s->job->grid) == 1 || s->n_here == 1};
     lh_status status = s->mpi && s->job->n_restarts > 0
                            ? lhi_mpi_exchange(s->mpi, s->setup, err)
                            : LH_OK;
