@@ -9,12 +9,14 @@ megatron-core for its forward-backward function as pretrain_gpt.py does. The
 rank of the last stage prints the loss of each iteration.
 
 Runs on GPUs with NCCL, and on CPUs with gloo if there is no GPU. megatron-core
-expects a GPU: without one, `cuda` stands for the CPU in this program.
+expects a GPU: without one, `cuda` stands for the CPU in this program. The
+model's layers are those of megatron-core itself, not Transformer Engine's.
 """
 
 import argparse
 import contextlib
 import os
+import types
 import zlib
 
 import torch
@@ -25,11 +27,13 @@ from megatron.core.distributed import (
     finalize_model_grads,
 )
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
+from megatron.core.transformer.moe import moe_utils
+from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -38,13 +42,20 @@ NUMBERS = (
     "ffn-hidden-size", "vocab-size", "seq-length", "max-position-embeddings",
     "tensor-model-parallel-size", "context-parallel-size",
     "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size",
-    "num-query-groups", "train-iters",
+    "num-query-groups", "train-iters", "num-experts", "moe-router-topk",
+    "moe-ffn-hidden-size", "expert-model-parallel-size",
+    "expert-tensor-parallel-size", "recompute-num-layers",
 )  # fmt: skip
 FLAGS = (
     "swiglu", "disable-bias-linear", "untie-embeddings-and-output-weights",
     "bf16", "use-distributed-optimizer", "overlap-grad-reduce",
     "overlap-param-gather", "sequence-parallel", "group-query-attention",
-    "use-tp-pp-dp-mapping",
+    "use-tp-pp-dp-mapping", "moe-grouped-gemm",
+    "accumulate-allreduce-grads-in-fp32", "no-overlap-p2p-communication",
+)  # fmt: skip
+WORDS = (
+    "pipeline-model-parallel-layout", "moe-layer-freq",
+    "moe-token-dispatcher-type", "recompute-granularity", "recompute-method",
 )  # fmt: skip
 
 
@@ -56,8 +67,11 @@ def arguments():
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--normalization", default="LayerNorm")
     parser.add_argument("--position-embedding-type", default="rope")
-    parser.add_argument("--pipeline-model-parallel-layout")
-    for name in ("norm-epsilon", "hidden-dropout", "attention-dropout"):
+    for name in WORDS:
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--recompute-modules", nargs="+")
+    for name in ("norm-epsilon", "hidden-dropout", "attention-dropout",
+                 "moe-aux-loss-coeff"):  # fmt: skip
         parser.add_argument(f"--{name}", type=float, default=0.0)
     return parser.parse_args()
 
@@ -86,9 +100,33 @@ class NoTracker:
         return False
 
 
+class Norm:
+    """Makes PyTorch's norm of a configuration. megatron-core's function for CPUs
+    rejects sequence parallelism."""
+
+    def __new__(cls, config, hidden_size, eps=1e-5, **_):
+        kind = {"LayerNorm": nn.LayerNorm, "RMSNorm": nn.RMSNorm}
+        made = kind[config.normalization](hidden_size, eps=eps)
+        for p in made.parameters():
+            p.sequence_parallel = config.sequence_parallel
+        return made
+
+
 def use_cpu():
-    tensor_parallel.random._CUDA_RNG_STATE_TRACKER = NoTracker()
-    tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
+    """Replaces functions of megatron-core that need a GPU or Transformer
+    Engine."""
+    random = tensor_parallel.random
+    random._CUDA_RNG_STATE_TRACKER = NoTracker()
+    random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
+    random._get_all_rng_states = lambda: ()
+    random._set_all_rng_states = lambda *_: None
+    random.FP8GlobalStateManager = types.SimpleNamespace(
+        is_fp8_enabled=lambda: False
+    )
+    random.activation_recompute_forward = random.fp8_autocast = (
+        lambda **_: contextlib.nullcontext()
+    )
+    moe_utils.te_general_gemm = None
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.synchronize = lambda *_: None
 
@@ -109,6 +147,8 @@ def start(given):
         pipeline_model_parallel_size=given.pipeline_model_parallel_size,
         virtual_pipeline_model_parallel_size=given.virtual,
         context_parallel_size=given.context_parallel_size,
+        expert_model_parallel_size=given.expert_model_parallel_size or 1,
+        expert_tensor_parallel_size=given.expert_tensor_parallel_size,
         order="tp-cp-ep-pp-dp" if given.use_tp_pp_dp_mapping
         else "tp-cp-ep-dp-pp",
         create_gloo_process_groups=False,
@@ -120,6 +160,8 @@ def start(given):
 def model_of(given):
     """Builds the chunks of this rank."""
     kind = torch.bfloat16 if given.bf16 else torch.float32
+    # as Megatron-LM derives it
+    overlaps = bool(given.virtual) and not given.no_overlap_p2p_communication
     config = TransformerConfig(
         num_layers=given.num_layers,
         hidden_size=given.hidden_size,
@@ -137,7 +179,10 @@ def model_of(given):
         bf16=given.bf16,
         params_dtype=kind,
         pipeline_dtype=kind,
-        deallocate_pipeline_outputs=True,
+        # not while gloo sends them
+        deallocate_pipeline_outputs=torch.cuda.is_available(),
+        overlap_p2p_comm=overlaps,
+        batch_p2p_comm=not overlaps,
         gradient_accumulation_fusion=False,
         use_cpu_initialization=not torch.cuda.is_available(),
         sequence_parallel=given.sequence_parallel,
@@ -146,17 +191,23 @@ def model_of(given):
         virtual_pipeline_model_parallel_size=given.virtual,
         context_parallel_size=given.context_parallel_size,
         pipeline_model_parallel_layout=given.pipeline_model_parallel_layout,
+        recompute_granularity=given.recompute_granularity,
+        recompute_method=given.recompute_method,
+        recompute_num_layers=given.recompute_num_layers,
+        recompute_modules=given.recompute_modules,
+        **experts_of(given),
     )
     ddp = DistributedDataParallelConfig(
         use_distributed_optimizer=given.use_distributed_optimizer,
         overlap_grad_reduce=given.overlap_grad_reduce,
         overlap_param_gather=given.overlap_param_gather,
+        grad_reduce_in_fp32=given.accumulate_allreduce_grads_in_fp32,
     )
     chunks = []
     for v in range(given.virtual or 1):
         module = GPTModel(
             config,
-            get_gpt_layer_local_spec(normalization=given.normalization),
+            block_of(config, v if given.virtual else None),
             given.vocab_size,
             given.max_position_embeddings,
             pre_process=parallel_state.is_pipeline_first_stage(
@@ -183,15 +234,54 @@ def model_of(given):
     return chunks
 
 
+def block_of(config, virtual):
+    """Describes the layers of a chunk."""
+    block = get_gpt_decoder_block_spec(
+        config, False, normalization=config.normalization, vp_stage=virtual
+    )
+    for layer in block.layer_specs:
+        layer.submodules.input_layernorm = Norm
+        layer.submodules.pre_mlp_layernorm = Norm
+    block.layer_norm = Norm
+    return block
+
+
+def experts_of(given):
+    """Returns the configuration of experts. Without a GPU tokens are dispatched
+    by all-gathers, and experts run one after another."""
+    if not given.num_experts:
+        return {}
+    has_gpu = torch.cuda.is_available()
+    return {
+        "num_moe_experts": given.num_experts,
+        # an expression, as Megatron-LM takes it
+        "moe_layer_freq": eval(given.moe_layer_freq, {"__builtins__": {}}),
+        "moe_router_topk": given.moe_router_topk,
+        "moe_ffn_hidden_size": given.moe_ffn_hidden_size,
+        "moe_router_load_balancing_type": "aux_loss",
+        "moe_aux_loss_coeff": given.moe_aux_loss_coeff,
+        "moe_grouped_gemm": given.moe_grouped_gemm and has_gpu,
+        "moe_token_dispatcher_type": given.moe_token_dispatcher_type
+        if has_gpu
+        else "allgather",
+        "expert_model_parallel_size": given.expert_model_parallel_size or 1,
+        "expert_tensor_parallel_size": given.expert_tensor_parallel_size,
+    }
+
+
 def fill(module):
     """Sets initial weights that no placement changes, except across ranks of
-    tensor parallelism."""
+    tensor and expert parallelism."""
     layers = module.decoder.layers
     first = layers[0].layer_number if layers else 0
     for name, p in module.named_parameters():
         words = name.split(".")
         if words[:2] == ["decoder", "layers"]:
             words[2] = str(int(words[2]) + first)
+        if getattr(p, "tensor_model_parallel", False):
+            words.append(str(parallel_state.get_tensor_model_parallel_rank()))
+        if not getattr(p, "allreduce", True):
+            words.append(str(parallel_state.get_expert_model_parallel_rank()))
         seed = zlib.crc32(".".join(words).encode())
         generator = torch.Generator("cpu").manual_seed(seed)
         if p.dim() > 1:
@@ -213,7 +303,8 @@ def batches(given, n):
 
 def loss_of(losses):
     loss = losses.float().mean()
-    return loss, {"lm loss": loss.detach()}
+    # megatron-core divides the loss in place
+    return loss, {"lm loss": loss.detach().clone()}
 
 
 def forward_step(iterator, model):

@@ -516,35 +516,55 @@ def the_readme_has_the_commands_of_the_page():
     check(page in readme.replace("\n    ", "\n"), page)
 
 
+def launched(script):
+    """Runs commands that train by a bundle; returns the lines with losses."""
+    if not (WORK / "bin").exists():
+        (WORK / "bin").mkdir()
+        (WORK / "bin/longhaul").symlink_to(harness.PROGRAM)
+    with harness.reserved_port() as port:
+        done = subprocess.run(
+            ["sh", "-ec", script + "wait\n"], cwd=WORK, text=True, check=False,
+            capture_output=True, timeout=harness.HANGS, env={
+                **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+                "PATH": f"{WORK}/bin:{pathlib.Path(sys.executable).parent}:"
+                        + os.environ["PATH"], "MASTER_PORT": str(port)})
+    check(done.returncode == 0, f"{script}{done.stdout}{done.stderr[-3000:]}")
+    return re.findall(r"^iteration \d: loss .*", done.stdout, re.M)
+
+
+EXPERTS_JOB = {
+    "vocab: 256}": "vocab: 256, experts: 4, experts_per_token: 2, expert_ffn: 64}",
+    "layout: {pipeline: 4, micro_batch: 1,": "layout: {tensor: 2, expert: 2, "
+    "pipeline: 2, chunks_per_device: 2, micro_batch: 1,"}
+
+
 @long_test
 def the_readme_s_commands_train():
-    """Runs them, and Megatron-LM's own 1F1B: losses are the page's."""
+    """Runs them, and Megatron-LM's own schedule: losses are the page's. Then the same
+    with experts, tensor parallelism and two chunks per device."""
     text = (ROOT / "docs/megatron.md").read_text()
     commands = section(text, "## From a plan to a job").replace(
         "examples/", f"{ROOT}/examples/")
     losses = re.findall(r"^    (iteration \d: loss .*)", text, re.M)
     check(len(losses) == 3, losses)
-    (WORK / "bin").mkdir()
-    (WORK / "bin/longhaul").symlink_to(harness.PROGRAM)
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-        "PATH": f"{WORK}/bin:{pathlib.Path(sys.executable).parent}:"
-                + os.environ["PATH"]}
-    own = (commands.replace("two-sites.yaml -o", "two-sites.yaml --for megatron -o")
-           .replace("two-sites/", "own/").replace("--bundle two-sites", "--bundle own")
-           .replace(f"{ROOT}/examples/megatron/two-sites.yaml", "own.yaml"))
-    (WORK / "own.yaml").write_text(
-        (ROOT / "examples/megatron/two-sites.yaml").read_text()
-        .replace(", schedule: look-ahead", ""))
-    for script in commands, own:
-        with harness.reserved_port() as port:
-            done = subprocess.run(
-                ["sh", "-ec", script + "wait\n"], cwd=WORK, text=True,
-                check=False, capture_output=True, timeout=harness.HANGS,
-                env=environment | {"MASTER_PORT": str(port)})
-        got = re.findall(r"^iteration \d: loss .*", done.stdout, re.M)
-        check(done.returncode == 0 and got == losses,
-              f"{script}{done.stdout}{done.stderr[-3000:]}")
+    example = f"{ROOT}/examples/megatron/two-sites.yaml"
+    job = pathlib.Path(example).read_text()
+    for name, changes in ("dense", {}), ("experts", EXPERTS_JOB):
+        for old, new in changes.items():
+            check(old in job, f"{job} lacks {old}")
+            job = job.replace(old, new)
+        (WORK / f"{name}.yaml").write_text(job)
+        (WORK / f"own-{name}.yaml").write_text(
+            job.replace(", schedule: look-ahead", ""))
+        script = commands.replace("two-sites/", f"{name}/").replace(
+            "--bundle two-sites", f"--bundle {name}")
+        got = launched(script.replace(example, f"{name}.yaml"))
+        own = launched(
+            script.replace(f"{example} -o", f"own-{name}.yaml --for megatron -o")
+            .replace(f"{name}/", f"own-{name}/")
+            .replace(f"--bundle {name}", f"--bundle own-{name}"))
+        check(got == own == (losses if name == "dense" else got) and len(got) == 3,
+              f"{name}: {got}, and by Megatron's schedule {own}")
 
 
 @long_test
