@@ -2,18 +2,19 @@
 """Runs for the tests of longhaul.megatron: small models of megatron-core on processes
 over gloo and CPUs, by megatron-core's own functions and by plans.
 
-megatron-core expects a GPU. Here `cuda` stands for the CPU, and dropout's generator is
-absent; everything else is megatron-core as installed.
+megatron-core expects a GPU: examples/megatron/train.py has the replacements on CPUs;
+everything else is megatron-core as installed.
 """
-import contextlib
 import re
-import types
+import sys
 import zlib
 from functools import partial
 
+import engine_layers
 import torch
 import torch_runs
-from megatron.core import parallel_state, tensor_parallel
+from harness import ROOT
+from megatron.core import parallel_state
 from megatron.core.distributed import (
     DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads)
 from megatron.core.models.gpt import GPTModel
@@ -22,70 +23,27 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.identity_op import IdentityOp
-from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.mlp import MLPSubmodules
+from megatron.core.transformer.moe.experts import TEGroupedMLP
+from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import (
     TransformerBlockSubmodules)
 from megatron.core.utils import get_model_config
-from torch.overrides import TorchFunctionMode
+
+sys.path.append(str(ROOT / "examples/megatron"))
+from train import Norm, OnCpu, use_cpu  # noqa: E402
 
 HIDDEN, HEADS, SEQUENCE, VOCABULARY, ROWS = 16, 4, 8, 32, 2
 MICROBATCHES = 8
 LAYERS = 2  # of a pipeline rank
 
 
-class OnCpu(TorchFunctionMode):
-    """Creates tensors on the CPU in place of a GPU."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if kwargs.get("device") == "cuda":
-            kwargs["device"] = "cpu"
-        made = function(*args, **kwargs)
-        if function is torch.Tensor.type and made == "torch.FloatTensor":
-            return "torch.cuda.FloatTensor"  # the optimizer's only type
-        return made
-
-
-class NoTracker:
-    """Replaces dropout's random generator, which needs a GPU."""
-
-    def fork(self, *_):
-        return contextlib.nullcontext()
-
-    def is_initialized(self):
-        return False
-
-
-class Norm(torch.nn.LayerNorm):
-    """A norm for sequence parallelism, which megatron-core's for CPUs lacks."""
-
-    def __init__(self, config, hidden_size, eps=1e-5, **_):
-        super().__init__(hidden_size, eps=eps)
-        for p in self.parameters():
-            p.sequence_parallel = config.sequence_parallel
-
-
-def use_cpu():
-    tensor_parallel.random._CUDA_RNG_STATE_TRACKER = NoTracker()
-    tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
-    tensor_parallel.random._get_all_rng_states = lambda: ()
-    tensor_parallel.random._set_all_rng_states = lambda *_: None
-    # undefined without Transformer Engine
-    moe_utils.te_general_gemm = None
-    tensor_parallel.random.FP8GlobalStateManager = types.SimpleNamespace(
-        is_fp8_enabled=lambda: False)
-    tensor_parallel.random.activation_recompute_forward = (
-        lambda **_: contextlib.nullcontext())
-    tensor_parallel.random.fp8_autocast = lambda **_: contextlib.nullcontext()
-    torch.cuda.current_device = lambda: torch.device("cpu")
-    torch.cuda.synchronize = lambda *_: None
-
-
 class Model:
     """The chunks of a model on this rank, with the same weights in any
     placement."""
 
-    def __init__(self, places, ddp=None, wrap=DistributedDataParallel, **settings):
+    def __init__(self, places, ddp=None, wrap=DistributedDataParallel,
+                 engine=None, positions="learned_absolute", **settings):
         from longhaul.megatron import Layout
 
         self.places = places
@@ -118,6 +76,8 @@ class Model:
         spec = get_gpt_layer_local_spec(num_experts=self.config.num_moe_experts)
         spec.submodules.input_layernorm = Norm
         spec.submodules.pre_mlp_layernorm = Norm
+        if engine:
+            use_engine_layers(spec, engine)
         block = TransformerBlockSubmodules([spec] * self.layers, Norm)
         overlaps = ddp is not None and ddp.overlap_grad_reduce
         self.chunks = []
@@ -126,7 +86,7 @@ class Model:
                 self.config, block, VOCABULARY, SEQUENCE,
                 pre_process=k == 0, post_process=k == len(places) - 1,
                 share_embeddings_and_output_weights=False,
-                vp_stage=v if len(own) > 1 else None)
+                position_embedding_type=positions, vp_stage=v if len(own) > 1 else None)
             fill(module, k * self.layers)
             self.chunks.append(wrap(
                 self.config, ddp or DistributedDataParallelConfig(), module))
@@ -151,6 +111,21 @@ class Model:
                 for k, chunk in zip(own, self.chunks)
                 for name, p in chunk.module.named_parameters()
                 if of(p) is not None}  # sharded gradients are in their parts
+
+
+def use_engine_layers(spec, kind):
+    """Gives a layer linear layers as of Transformer Engine: "plain", or "fused" with
+    accumulation into main_grad."""
+    linear = engine_layers.FusedLinear if kind == "fused" else engine_layers.Linear
+    attention, mlp = spec.submodules.self_attention, spec.submodules.mlp
+    attention.submodules.linear_qkv = attention.submodules.linear_proj = linear
+    if isinstance(mlp.submodules, MLPSubmodules):
+        mlp.submodules.linear_fc1 = mlp.submodules.linear_fc2 = linear
+    else:
+        grouped = engine_layers.GroupedLinear
+        mlp.submodules.experts = ModuleSpec(
+            TEGroupedMLP, submodules=MLPSubmodules(
+                linear_fc1=grouped, linear_fc2=grouped))
 
 
 def named(name, first):

@@ -31,6 +31,7 @@ try:
 except ImportError as error:
     skip_without("megatron-core", error, "", "longhaul.megatron")
 
+import engine_layers  # noqa: E402
 import harness  # noqa: E402
 import megatron_runs  # noqa: E402
 import torch_runs  # noqa: E402
@@ -55,6 +56,11 @@ def elastic(gradients, parameters, dequeue=(4, 4), **options):
         "steps": 2, **options})
 
 
+# The weight gradient of microbatch 1 is computed first.
+LATE_FIRST = "".join(
+    f"{','.join(f'{chunk}{one}' for one in row.split())}\n" for chunk, row in enumerate((
+        "F0 F1 I0 F2 I1 W1 W0 F3 I2 W2 F4 I3 W3 F5 I4 W4 F6 I5 W5 F7 I6 W6 I7 W7",
+        "F0 I0 F1 I1 W1 W0 F2 I2 W2 F3 I3 W3 F4 I4 W4 F5 I5 W5 F6 I6 W6 F7 I7 W7")))
 EARLY = {"clip": 0.4, "tolerance": 1e-6}
 
 
@@ -77,6 +83,27 @@ def two_ranks_equal_megatron():
         ({"pipeline": 2}, EXPERTS | RECOMPUTED, None, [
             ("wave", "split", "zb-v", {})]),
     ])
+
+
+@test
+def layers_of_transformer_engine_defer_weight_gradients():
+    compare(2, [
+        ({"pipeline": 2}, {"engine": "fused"}, SHARDED, [
+            ("ud", "split", LATE_FIRST, {}), ("wave", "split", "zb-v", {})]),
+    ])
+
+
+@long_test
+def every_layer_of_transformer_engine_defers_weight_gradients():
+    cases = [("ud", "split", "zb-h1", {"steps": 2}),
+             ("ud", "split", LATE_FIRST, {"steps": 2}),
+             ("wave", "split", "zb-v", {"steps": 2})]
+    compare(4, [({"pipeline": 2, **layout}, {"engine": engine, **settings}, sharding,
+                 cases)
+                for layout, settings in (({}, {}), ({}, RECOMPUTED),
+                                         ({"expert": 2}, EXPERTS))
+                for engine in ("plain", "fused")
+                for sharding in (None, SHARDED)])
 
 
 @test
@@ -237,6 +264,7 @@ def a_slower_link_switches_the_schedule():
 def errors_job(rank):
     """Collects the messages of wrong uses."""
     from longhaul.megatron import ForwardBackward, Layout
+    from longhaul.megatron._engine_layers import check_engine_layer
     from longhaul.megatron._runtime import check_demands
     from longhaul.torch import places
     from longhaul.torch._orders import Demands
@@ -253,7 +281,10 @@ def errors_job(rank):
             made.append(str(error))
 
     class FusedLinear(torch.nn.Linear):
-        """Stands for a layer of Transformer Engine."""
+        """Stands for a layer of Transformer Engine 2.2."""
+
+    class Quantized(torch.Tensor):
+        pass
 
     FusedLinear.__module__ = "transformer_engine.pytorch"
     with megatron_runs.OnCpu():
@@ -274,6 +305,13 @@ def errors_job(rank):
         model.config.cuda_graph_impl = "local"
         collect(lambda: run(num_microbatches=8, **given))
         model.config.cuda_graph_impl = "none"
+        for part in ({"tp_comm_overlap": True}, {}):
+            layer = engine_layers.Linear(2, 2, bias=False, skip_bias_add=False,
+                                         config=types.SimpleNamespace(
+                disable_parameter_transpose_cache=False, **part))
+            if not part:
+                layer.weight = torch.nn.Parameter(layer.weight.as_subclass(Quantized))
+            collect(lambda: check_engine_layer("layer", layer))
         model.chunks[0].module.extra = FusedLinear(2, 2)
         collect(lambda: ForwardBackward(text, schedule="zb-h1")(
             num_microbatches=8, **given))
@@ -309,7 +347,12 @@ def wrong_uses_are_reported():
             "num_microbatches: 7; the plan has 8",
             "model: has 1 chunks on pipeline rank",
             "--variable-seq-lengths", "--cuda-graph-impl",
-            "extra: the schedule has separate weight gradients, and Transformer",
+            "layer: the schedule has separate weight gradients, and Transformer "
+            "Engine does not defer them with --tp-comm-overlap",
+            "layer: the schedule has separate weight gradients, and the layer's "
+            "parameters are quantized; leave out --fp8-param-gather",
+            "extra: the schedule has separate weight gradients, and Transformer "
+            "Engine's FusedLinear cannot defer them; install",
             "extra: the schedule has separate weight gradients, and Transformer",
             "schedule_at: a run with adapt chooses",
             "shards its parameters; wrap the chunks in the class `data_parallel`",
@@ -329,6 +372,7 @@ def sharded_job(rank):
     from longhaul.megatron._recomputation import (
         check_operations, recompute_operations)
     from longhaul.torch._orders import Demands
+    from megatron.core.transformer.identity_op import IdentityOp
 
     def reason(call):
         try:
@@ -414,13 +458,13 @@ def sharded_job(rank):
         run.close()
         errors.append(reason(lambda: check_operations(types.SimpleNamespace(
             demands=demands("mlp norm", "up"), name="p"))))
-        random = megatron_runs.tensor_parallel.random
+        from megatron.core.tensor_parallel import random
         installed = random.fp8_autocast
         del random.fp8_autocast
         errors.append(reason(lambda: recompute_operations(
             chunk, demands("mlp norm"), 0)))
         random.fp8_autocast = installed
-        layers[0].pre_mlp_layernorm = megatron_runs.IdentityOp()
+        layers[0].pre_mlp_layernorm = IdentityOp()
         errors.append(reason(lambda: recompute_operations(
             chunk, demands("mlp norm"), 0)))
     return errors, right

@@ -81,8 +81,13 @@ class _Runtime(PipelineRuntime):
     def _follow(self, order: Order) -> None:
         super()._follow(order)
         split = self._split_chunks(order)
+        first: dict[int, int] = {}
+        for one in order.passes[self._device]:
+            if one.kind in "WB":
+                first.setdefault(one.chunk, one.microbatch)
         for stage in self._stages:
-            stage.defer(stage.stage_index in split)
+            chunk = stage.stage_index
+            stage.defer(chunk in split, first.get(chunk, 0))
 
     def _split_chunks(self, order: Order) -> set[int]:
         """Returns this rank's chunks that have W passes."""

@@ -20,7 +20,7 @@ from megatron.core.pipeline_parallel import schedules
 from megatron.core.utils import get_model_type
 
 from ._sharding import ShardedDataParallel
-from ._weights import WeightGradients
+from ._weights import WeightGradients, allow_overwriting
 
 
 class Message(NamedTuple):
@@ -86,9 +86,11 @@ class Stage:
         self._quiet: Any = None  # the open context without reduction
         self.clear_runtime_states()
 
-    def defer(self, splits: bool) -> None:
-        """Separates weight gradients from the next iteration on, or not."""
+    def defer(self, splits: bool, first: int) -> None:
+        """Separates weight gradients from the next iteration on, or not; the
+        weight gradient of microbatch `first` is computed first."""
         self.splits = splits
+        allow_overwriting(self.submod, first == 0)
         if splits and self._weights is None:
             self._weights = WeightGradients(self.submod)
 

@@ -8,7 +8,8 @@ function here runs each linear layer of a chunk that way, with a detached
 weight: its backward computes the input gradient, with the communication of
 tensor and sequence parallelism, and keeps the output gradient. A W pass then
 computes the weight gradient, and passes it to the parameter through autograd,
-so that the hooks of data parallelism run as after any backward pass.
+so that the hooks of data parallelism run as after any backward pass. The module
+_engine_layers.py has linear layers of Transformer Engine.
 
 Other parameters (norms, embeddings, routers) get their gradients in D.
 """
@@ -27,7 +28,12 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
 from megatron.core.utils import prepare_input_tensors_for_wgrad_compute
 
-from .._errors import UnsupportedError
+from ._engine_layers import (
+    EngineCall,
+    EngineLayer,
+    check_engine_layer,
+    is_engine_linear,
+)
 
 _LINEAR = (layers.ColumnParallelLinear, layers.RowParallelLinear)
 
@@ -44,6 +50,26 @@ class _Call:
     group: Any
     grads: list[torch.Tensor]
 
+    @property
+    def is_ready(self) -> bool:
+        return len(self.grads) > 0
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        """Returns the parameters whose gradients `gradients()` yields."""
+        if self.bias is None or not self.bias.requires_grad:
+            return [self.weight]
+        return [self.weight, self.bias]
+
+    def end_pass(self) -> None:
+        """Does nothing: D has put its output gradient into `grads`."""
+
+    def gradients(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Computes the gradients of the call's parameters."""
+        gradients = _gradients(self)
+        for i, p in enumerate(self.parameters):
+            yield p, gradients[i]
+
 
 class WeightGradients:
     """The deferred weight gradients of a chunk of the model."""
@@ -51,13 +77,17 @@ class WeightGradients:
     def __init__(self, chunk: torch.nn.Module) -> None:
         """Redirects the linear layers of a chunk, which `check_layers` has
         accepted."""
-        self._calls: dict[int, list[_Call]] = {}
-        self._current: list[_Call] | None = None
+        self._calls: dict[int, list[_Call | EngineCall]] = {}
+        self._current: list[_Call | EngineCall] | None = None
         # A weight that is an embedding as well gets its gradient in D.
         self._joint: set[int] = set()
         for module in chunk.modules():
             if isinstance(module, _LINEAR):
                 module._forward_impl = partial(self._run, module._forward_impl)
+            elif is_engine_linear(module):
+                module.forward = partial(
+                    self._run_engine, EngineLayer(module), module.forward
+                )
             else:
                 for parameter in module.parameters(recurse=False):
                     self._joint.add(id(parameter))
@@ -69,6 +99,8 @@ class WeightGradients:
         self._current = self._calls.setdefault(microbatch, [])
         try:
             yield
+            for call in self._current:
+                call.end_pass()
         finally:
             self._current = None
 
@@ -117,49 +149,62 @@ class WeightGradients:
         )
         return output if bias is None else output + bias.detach()
 
+    def _run_engine(
+        self, layer: EngineLayer, forward: Any, *args: Any, **more: Any
+    ) -> Any:
+        """Runs a linear layer of Transformer Engine, in place of `forward`."""
+        if (
+            self._current is None
+            or not torch.is_grad_enabled()
+            or not layer.is_trained
+        ):
+            return forward(*args, **more)
+        return layer.run(forward, self._current, *args, **more)
+
     def compute(self, microbatch: int) -> None:
         """Runs W of a microbatch, from the last layer to the first."""
-        calls = [c for c in self._calls.pop(microbatch) if c.grads]
-        left = Counter(id(call.weight) for call in calls)
+        calls = [c for c in self._calls.pop(microbatch) if c.is_ready]
+        left = Counter(id(p) for call in calls for p in call.parameters)
         sums: dict[int, torch.Tensor] = {}
         while calls:
-            call = calls.pop()
-            key = id(call.weight)
-            grad, of_bias = _gradients(call)
-            if key in sums:
-                grad = sums.pop(key).add_(grad)
-            left[key] -= 1
-            if left[key]:
-                sums[key] = grad
-            else:  # its hooks run once
-                torch.autograd.backward(call.weight, grad)
-            if call.bias is not None and call.bias.requires_grad:
-                torch.autograd.backward(call.bias, of_bias)
+            for p, grad in calls.pop().gradients():
+                key = id(p)
+                if key in sums:
+                    before = sums.pop(key)
+                    grad = before if grad is None else before.add_(grad)
+                left[key] -= 1
+                if grad is None:
+                    continue
+                if left[key]:
+                    sums[key] = grad
+                else:  # its hooks run once
+                    torch.autograd.backward(p, grad)
 
 
 def check_layers(chunk: torch.nn.Module) -> None:
     """Checks that the weight gradients of a chunk can be deferred.
 
     Raises:
-        UnsupportedError: the chunk has linear layers of Transformer Engine,
-            whose weight gradients cannot be deferred like this.
+        UnsupportedError: the chunk has linear layers of Transformer Engine
+            whose weight gradients cannot be deferred.
     """
     for name, module in chunk.named_modules():
-        if _is_transformer_engine_linear(module):
-            raise UnsupportedError(
-                f"{name}: the schedule has separate weight gradients, and "
-                "Transformer Engine's layers compute both gradients at once; "
-                "build the model with --transformer-impl local, or take a "
-                "schedule with joint backward passes"
+        if is_engine_linear(module):
+            check_engine_layer(name, module)
+
+
+def allow_overwriting(chunk: torch.nn.Module, is_allowed: bool) -> None:
+    """Lets Transformer Engine's layers overwrite `main_grad` with the weight
+    gradient of the first microbatch, as Megatron's configuration says, or makes
+    them add all weight gradients."""
+    for module in chunk.modules():
+        if is_engine_linear(module) and hasattr(
+            module, "disable_parameter_transpose_cache"
+        ):
+            module.disable_parameter_transpose_cache = (
+                not is_allowed
+                or module.config.disable_parameter_transpose_cache
             )
-
-
-def _is_transformer_engine_linear(module: torch.nn.Module) -> bool:
-    return any(
-        base.__module__.startswith("transformer_engine")
-        and "Linear" in base.__name__
-        for base in type(module).__mro__
-    )
 
 
 def _gradients(call: _Call) -> tuple[torch.Tensor, torch.Tensor | None]:
