@@ -63,19 +63,31 @@ def megatron_gets_elastic_plans_without_its_own_sharding():
     check("\n# Passes: run by python -m longhaul.megatron --plan" in text and
           "\n# Sharding: by longhaul.megatron" in text and
           "--use-distributed-optimizer" not in text, text)
-    for name, old, new, why in (
-            ("tied", "model: llama3-70b", "model: {name: tied, layers: 80, hidden: "
-             "8192, heads: 64, kv_heads: 8, ffn: 28672, vocab: 128256, "
-             "tied_embeddings: true}", "shards no tied embedding"),
-            ("context", "tensor: 8", "tensor: 4, context: 2",
+    llama = "model: llama3-70b"
+    small = {"gpu: h100-sxm": "gpu: {name: lab, tflops: 990, memory_gib: 64, "
+             "memory_gbps: 3350, efficiency: 0.5}"}
+    for name, changes, why in (
+            ("tied", {llama: "model: {name: tied, layers: 80, hidden: "
+                      "8192, heads: 64, kv_heads: 8, ffn: 28672, vocab: 128256, "
+                      "tied_embeddings: true}"}, "shards no tied embedding"),
+            ("context", {"tensor: 8": "tensor: 4, context: 2"},
              "over context or expert parallelism"),
-            ("operations", "gpu: h100-sxm", "gpu: {name: lab, tflops: 990, "
-             "memory_gib: 64, memory_gbps: 3350, efficiency: 0.5}",
-             "recomputes no operation 'activation' of single layers")):
-        write(f"{name}.yaml", ELASTIC.replace(old, new))
+            ("experts", {**small, "tensor: 8": "tensor: 8, expert_tensor: 8",
+                         llama: "model: {name: moe, layers: 80, hidden: 8192, "
+                         "heads: 64, kv_heads: 8, vocab: 128256, experts: 2, "
+                         "experts_per_token: 2, expert_ffn: 14336}"},
+             "recomputes no operation 'activation' of single layers"),
+            ("operations", small, None)):
+        job = ELASTIC
+        for old, new in changes.items():
+            job = job.replace(old, new)
+        write(f"{name}.yaml", job)
         case(f"a plan, {name}", ["plan", f"{name}.yaml", *SOON, "-o",
                                  f"{name}.json"], out=r"schedule +elastic", err=ANY)
-        case(name, ["export", f"{name}.json", "--to", "megatron"], 1, err=why)
+        case(name, ["export", f"{name}.json", "--to", "megatron"], 1 if why else 0,
+             **({"err": why} if why else {"out": ANY}))
+    check("activation" in [one["operation"] for one in loaded(
+        "operations.json")["elastic"]["recomputed"]], "an activation is recomputed")
 
 
 @test

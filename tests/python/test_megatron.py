@@ -457,7 +457,7 @@ def sharded_job(rank):
             model.config, settings, chunk.module)))
         run.close()
         errors.append(reason(lambda: check_operations(types.SimpleNamespace(
-            demands=demands("mlp norm", "up"), name="p"))))
+            demands=demands("mlp norm", "latent"), name="p"))))
         from megatron.core.tensor_parallel import random
         installed = random.fp8_autocast
         del random.fp8_autocast
@@ -480,9 +480,77 @@ def sharded_models_are_saved_and_recompute_norms():
                 "optimizer: Megatron's checkpoints do not store",
                 "--use-distributed-optimizer", "--use-distributed-optimizer",
                 "embedding.word_embeddings.weight: an elastic plan shards no embed",
-                "p: elastic.recomputed: 'up'", "'mlp norm': megatron-core's recomp",
+                "p: elastic.recomputed: 'latent'", "'mlp norm': megatron-core's recomp",
                 "'mlp norm': the layers have no separate one"), strict=True):
             check(part in line, f"{line!r} lacks {part!r}")
+
+
+SEPARATE = {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu,
+            "add_bias_linear": False, "num_query_groups": 2, "positions": "rope"}
+PRODUCTS = "query", "key", "value", "gate", "up"
+NORMS = "attention norm", "mlp norm"
+
+
+def recomputed_job(rank, cases):
+    """Recomputes operations in the first of two layers. Returns, for each case,
+    whether losses and gradients are the same, the calls of each layer's products, and
+    how many inputs of the attention and of the second product a layer keeps."""
+    from longhaul.megatron._recomputation import recompute_operations
+    from longhaul.torch._orders import Demands
+    from megatron.core.pipeline_parallel import get_forward_backward_func
+
+    megatron_runs.use_cpu()
+    made = []
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 1})
+        for settings, operations in cases:
+            model = megatron_runs.Model(
+                (0,), megatron_runs.DistributedDataParallelConfig(), **settings)
+            chunk, = model.chunks
+            run = get_forward_backward_func()
+            want = megatron_runs.train(run, model, 1)
+            recompute_operations(chunk, Demands(
+                1, None, "operations", {n: (1,) for n in operations}, 0.0, 1, False), 0)
+            calls, kept = [], []
+            for i, layer in enumerate(chunk.module.decoder.layers):
+                attention, mlp, inputs = layer.self_attention, layer.mlp, []
+                for name, part in (
+                        ("qkv", attention.linear_qkv), ("proj", attention.linear_proj),
+                        ("fc1", mlp.linear_fc1), ("fc2", mlp.linear_fc2)):
+                    part.register_forward_hook(
+                        lambda *_, key=(i, name): calls.append(key))
+                for part in (attention.core_attention, mlp.linear_fc2):
+                    part.register_forward_hook(
+                        lambda _, given, __, inputs=inputs: inputs.extend(given[:3]))
+                layer.register_forward_hook(lambda *_, inputs=inputs: kept.append(
+                    sum(x.untyped_storage().size() > 0 for x in inputs[-4:])))
+            got = megatron_runs.train(run, model, 1)
+            n = megatron_runs.MICROBATCHES
+            made.append((
+                got[0] == want[0] and all(
+                    torch.equal(x, got[1][name]) for name, x in want[1].items()),
+                {key: calls.count(key) // n for key in calls if key[0] == 0},
+                {calls.count(key) // n for key in calls if key[0] == 1},
+                kept[:2]))
+    return made
+
+
+@test
+def products_and_activations_are_recomputed():
+    def calls(qkv, fc1):
+        return {(0, "qkv"): qkv, (0, "proj"): 1, (0, "fc1"): fc1, (0, "fc2"): 1}
+
+    cases = [
+        ({}, ("activation",), calls(1, 1), [3, 4]),
+        ({}, (*NORMS, *PRODUCTS, "attention", "activation"), calls(2, 2), [0, 4]),
+        (SEPARATE, ("gate", "up"), calls(1, 2), [4, 4]),
+        (SEPARATE, (*NORMS, "query", "key", "value", "activation"), calls(2, 1),
+         [0, 4]),
+        (SEPARATE, (*PRODUCTS, "activation"), calls(2, 2), [0, 4])]
+    got, = torch_runs.on_ranks(1, recomputed_job, [case[:2] for case in cases])
+    for case, (same, first, second, kept) in zip(cases, got, strict=True):
+        check(same and first == case[2] and second == {1} and kept == case[3],
+              f"{case}: {same}, {first}, {second}, {kept}")
 
 
 def timed_job(rank, texts):
@@ -611,33 +679,42 @@ def the_readme_s_commands_train():
               f"{name}: {got}, and by Megatron's schedule {own}")
 
 
+ELASTIC_JOB = {
+    "layout: {pipeline: 4, micro_batch: 1, schedule: look-ahead}":
+    "layout: {pipeline: 2, data: 2, chunks_per_device: 2, micro_batch: 1, "
+    "schedule: elastic}",
+    "sequence: 32": "sequence: 128",
+    "gpu: h100-sxm": "gpu: {name: small, tflops: 0.02, memory_gib: 0.0036, "
+                     "memory_gbps: 10, efficiency: 0.5}"}
+INTERLEAVED_JOB = {
+    "micro_batch: 1, schedule: elastic": "micro_batch: 1, outermost: data",
+    "sequence: 128": "sequence: 128, zero: 1, recompute: none",
+    "memory_gib: 0.0036": "memory_gib: 1"}
+
+
 @long_test
-def a_program_trains_an_elastic_pipeline():
-    """Runs the example as it is; losses are those of Megatron-LM's 1F1B."""
-    (WORK / "elastic.yaml").write_text(torch_runs.elastic(2, 0.75, 0.5))
-    arguments = (
-        "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --kv-channels 16 "
-        "--ffn-hidden-size 128 --swiglu --normalization RMSNorm --norm-epsilon 1e-05 "
-        "--disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 256 "
-        "--seq-length 32 --max-position-embeddings 32 --tensor-model-parallel-size 1 "
-        "--context-parallel-size 1 --pipeline-model-parallel-size 2 "
-        "--micro-batch-size 1 --global-batch-size 16 --train-iters 3 "
-        "--pipeline-model-parallel-layout ").split()
-    program = str(ROOT / "examples/megatron/train.py")
+def a_bundle_of_an_elastic_plan_trains():
+    """An elastic plan recomputes projections and activations, from the job to a
+    running bundle; losses are those of Megatron-LM's interleaved 1F1B."""
+    job = (ROOT / "examples/megatron/two-sites.yaml").read_text()
     got = []
-    for words in (
-            [program, *arguments, "Et*4|t*4L", "--use-distributed-optimizer"],
-            ["-m", "longhaul.megatron", "--plan", "elastic.yaml", "--schedule",
-             "elastic", program, *arguments, "Et*2|t*2|t*2|t*2L"]):
-        with harness.reserved_port() as port:
-            done = subprocess.run(
-                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node",
-                 "4", "--master-port", str(port), *words], cwd=WORK, text=True,
-                check=False, capture_output=True, timeout=harness.HANGS,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-        got.append(re.findall(r"^iteration \d: loss .*", done.stdout, re.M))
-        check(done.returncode == 0 and len(got[-1]) == 3, done.stderr[-3000:])
-    check(got[0] == got[1], f"{got}")
+    for name, changes, more in (("elastic", ELASTIC_JOB, ""),
+                                ("interleaved", INTERLEAVED_JOB, "--for megatron ")):
+        for old, new in changes.items():
+            check(old in job, f"{job} lacks {old}")
+            job = job.replace(old, new)
+        (WORK / f"{name}.yaml").write_text(job)
+        start = f"{name}/launch.sh --train-iters 3"
+        got.append(launched(
+            f"longhaul plan {name}.yaml {more}-o {name}.json\n"
+            f"longhaul export {name}.json --to megatron --bundle {name}\n"
+            f"export MASTER_ADDR=127.0.0.1 PROGRAM={ROOT}/examples/megatron/train.py\n"
+            f"NODE_RANK=1 {start} & NODE_RANK=0 {start}\n"))
+    recomputed = {one["operation"]: one["layers"] for one in json.loads(
+        (WORK / "elastic.json").read_text())["elastic"]["recomputed"]}
+    check({"query", "up", "activation"} <= set(recomputed) and
+          recomputed["query"] != recomputed["activation"], recomputed)
+    check(got[0] == got[1] and len(got[0]) == 3, f"{got}")
 
 
 if __name__ == "__main__":

@@ -293,13 +293,25 @@ static lh_status fail_runtime(lh_error *err, const char *why)
     return lhi_fail(err, LH_EUNSUPPORTED, "longhaul.megatron %s", why);
 }
 
-/* Tests whether Megatron-LM can recompute an operation in each layer
- * separately. */
-static bool is_recomputable(const char *operation)
+/* Tests whether longhaul.megatron can recompute an operation of a model's
+ * layers. */
+static bool is_recomputable(const lh_model *m, const char *operation)
 {
-    return strcmp(operation, "attention norm") == 0 ||
-           strcmp(operation, "attention") == 0 ||
-           strcmp(operation, "mlp norm") == 0;
+    static const struct {
+        const char *operation;
+        bool is_mlp, is_projection;
+    } known[] = {
+        {"attention norm", false, false}, {"attention", false, false},
+        {"mlp norm", false, false},       {"query", false, true},
+        {"key", false, true},             {"value", false, true},
+        {"up", true, false},              {"gate", true, false},
+        {"activation", true, false},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(operation, known[i].operation) == 0)
+            return !(known[i].is_mlp && m->experts) &&
+                   !(known[i].is_projection && m->kv_lora_rank);
+    return false;
 }
 
 /* Checks that longhaul.megatron can shard and recompute as elastic plan `plan`
@@ -321,7 +333,7 @@ static lh_status check_elastic(const lh_plan *plan, lh_error *err)
                                  "use another layout.schedule, or "
                                  "tied_embeddings: false");
     for (uint32_t i = 0; i < e->n_recomputed; i++)
-        if (!is_recomputable(e->recomputed[i].operation))
+        if (!is_recomputable(plan->job->model, e->recomputed[i].operation))
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "longhaul.megatron recomputes no operation '%.40s' "
                             "of single layers; plan for more GPUs or smaller "
