@@ -389,6 +389,28 @@ bool train_hosts_become_rank(const char *text)
     return true;
 }
 
+lh_status train_hosts_check_launcher(cli *c)
+{
+    /* Each launcher's number of processes. */
+    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    const train_settings *s = c->settings;
+    if (cli_is_given(c, "transport") || s->ranks == TRAIN_RANKS_LOCAL ||
+        s->hosts)
+        return LH_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *size = getenv(sizes[i]);
+        if (size && strtol(size, NULL, 10) > 1)
+            return cli_usage(c,
+                             "%s=%.10s: each of the processes that a launcher "
+                             "has started would run the whole job; add "
+                             "--transport tcp, or --transport inproc to run "
+                             "the job in each process",
+                             sizes[i], size);
+    }
+    return LH_OK;
+}
+
 lh_status train_hosts_start(cli *c)
 {
     const train_settings *s = c->settings;

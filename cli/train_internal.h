@@ -391,6 +391,9 @@ bool train_restarts_text(const lh_train_result *r,
 /* Returns the run's restarts as JSON; NULL: no memory. */
 json_t *train_restarts_json(const lh_train_result *r);
 
+/* Fails if a launcher has started several processes and the transport is the
+ * default, by which each process would run the whole job. */
+lh_status train_hosts_check_launcher(cli *c);
 /* With --hosts: continues as each of this host's ranks in a child process, with
  * the variables that torchrun sets, and ends the parent process after them. */
 lh_status train_hosts_start(cli *c);

@@ -613,6 +613,7 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--fresh requires --checkpoint");
     if (s->resume && s->weights)
         return cli_usage(c, "--resume cannot be combined with --weights");
+    CLI_TRY(train_hosts_check_launcher(c));
     if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)
         return cli_usage(c,
                          "--ranks local cannot be combined with --transport %s",

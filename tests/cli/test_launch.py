@@ -11,7 +11,7 @@ import sys
 import harness
 import trained
 from harness import (
-    ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test,
+    ANY, ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test,
     uniform, write)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
@@ -293,6 +293,18 @@ def is_connected(pid, port):
     with open(f"/proc/{pid}/net/tcp", encoding="utf-8") as file:
         peers = [line.split()[2:4] for line in file]
     return [f"0100007F:{port:04X}", "01"] in peers
+
+
+@test
+def launched_processes_do_not_run_the_whole_job_each():
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        case(name, ["train", "pair.yaml"], 2, env={name: "2"},
+             err=f"{name}=2: each of the processes that a launcher has started "
+             "would run the whole job; add --transport tcp, or --transport inproc")
+    case("one process", ["train", "pair.yaml"], out=ANY, env={"WORLD_SIZE": "1"})
+    case("chosen", ["train", "pair.yaml", "--transport", "inproc"], out=ANY,
+         env={"WORLD_SIZE": "2"})
 
 
 @test
