@@ -149,8 +149,8 @@ class Process:
             return None
         try:
             return json.loads(out)
-        except ValueError as error:
-            raise error_of(self._command, status, err, self._name) from error
+        except ValueError:
+            raise error_of(self._command, status, err, self._name) from None
 
 
 def run(command: str, *arguments: str | os.PathLike[str] | float) -> Any:

@@ -17,6 +17,7 @@ import random
 import signal
 import subprocess
 import sys
+import traceback
 import types
 import typing
 import xml.etree.ElementTree
@@ -327,6 +328,8 @@ def errors_of_runs_have_file_line_and_key():
     check(error.file == str(WORK / "none.csv"), f"{error.__dict__}")
     error = raises(longhaul.InvalidError, of_two_sites(stepz=3).result)
     check("'--stepz'" in str(error) and "Try" not in str(error), f"{error}")
+    check("JSON" not in "".join(traceback.format_exception(error)),
+          "the traceback shows the error alone")
     raises(longhaul.InvalidError, of_two_sites, log="x")
 
 
