@@ -314,8 +314,10 @@ def forward_step(iterator, model):
     mask = torch.ones(
         1, 1, length, length, dtype=torch.bool, device=tokens.device
     ).triu(1)
-    losses = model(tokens[:, :-1], places, mask, labels=tokens[:, 1:])
-    return losses, loss_of
+    # as pretrain_gpt.py distributes them over tensor parallelism
+    inputs = tokens[:, :-1] if parallel_state.is_pipeline_first_stage() else None
+    labels = tokens[:, 1:] if parallel_state.is_pipeline_last_stage() else None
+    return model(inputs, places, mask, labels=labels), loss_of
 
 
 def main():

@@ -589,6 +589,49 @@ def collectives_take_the_predicted_time():
               f"{whole - passes} s")
 
 
+def ends_job(rank):
+    """Returns whether each forward step of a wave's chunks was at the model's first
+    and last chunk, by the chunk and by Megatron's functions; and what the functions
+    return for the rank's chunks, and for the rank, between steps."""
+    from longhaul.megatron import ForwardBackward, install
+    from megatron.core import parallel_state
+
+    def ends(*given):
+        return (parallel_state.is_pipeline_first_stage(*given),
+                parallel_state.is_pipeline_last_stage(*given))
+
+    megatron_runs.use_cpu()
+    seen, forward_step = [], megatron_runs.forward_step
+
+    def noted_step(iterator, model):
+        module = model.module
+        seen.append(((module.pre_process, module.post_process), ends()))
+        return forward_step(iterator, model)
+
+    megatron_runs.forward_step = noted_step
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 2})
+        run = ForwardBackward(torch_runs.pipeline(2, "wave", 2), schedule="zb-v")
+        install(run)
+        model = megatron_runs.Model(run.places, microbatches=2)
+        megatron_runs.train(run, model, 1, forward_only=True)
+        run.close()
+    return seen, [ends(False, 0), ends(False, 1)], ends()
+
+
+@test
+def ends_of_a_wave_are_those_of_the_running_chunk():
+    """pretrain_gpt.py distributes labels over tensor parallelism where the last stage
+    is: in a wave on the first rank, which has the first chunk, too."""
+    (first, chunks, ends), (other, none, reports) = torch_runs.on_ranks(2, ends_job)
+    check(len(first) == len(other) == 4 and all(
+        by_chunk == by_function for by_chunk, by_function in first + other) and
+        ((False, True), (False, True)) in first, f"{first} {other}")
+    check(chunks == [(True, False), (False, True)] and none == [(False, False)] * 2,
+          f"{chunks} {none}")
+    check((ends, reports) == ((True, False), (False, True)), f"{ends} {reports}")
+
+
 def program_job(rank, folder):
     from longhaul.megatron._program import main
 

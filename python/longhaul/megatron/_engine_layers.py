@@ -135,7 +135,10 @@ class EngineCall:
             gradient = self._in_d[i]
             if gradient is None:
                 gradient = of_biases[i]
-            yield p, None if gradient is None else gradient.to(p.dtype)
+            if gradient is None or gradient.numel() == 0:
+                yield p, None
+            else:
+                yield p, gradient.to(p.dtype)
 
 
 class EngineLayer:

@@ -24,6 +24,7 @@ from megatron.core.transformer import (
 from .._errors import Error, InvalidError
 from ._layout import Layout
 from ._runtime import ForwardBackward
+from ._stages import Stage
 
 
 def install(run: ForwardBackward) -> None:
@@ -59,15 +60,25 @@ def _place(places: tuple[int, ...]) -> None:
         rank = parallel_state.get_pipeline_model_parallel_rank()
         return own[rank][vp_stage or 0]
 
-    def is_pipeline_last_stage(
-        ignore_virtual: bool = True, vp_stage: int | None = None
-    ) -> bool:
-        if ignore_virtual:  # the rank that reports the loss
-            rank = parallel_state.get_pipeline_model_parallel_rank()
-            return rank == ranks - 1
-        return chunk(vp_stage) == last
+    def is_at(end: int, rank: int) -> Any:
+        """Makes a function that tests for the chunk at an end of the model, or
+        outside of forward steps for the rank that Megatron-LM has there."""
 
-    parallel_state.is_pipeline_last_stage = is_pipeline_last_stage
+        def is_pipeline_stage(
+            ignore_virtual: bool = True, vp_stage: int | None = None
+        ) -> bool:
+            if not ignore_virtual:
+                return chunk(vp_stage) == end
+            if Stage.running is not None:
+                return Stage.running == end
+            return parallel_state.get_pipeline_model_parallel_rank() == rank
+
+        return is_pipeline_stage
+
+    # A program distributes inputs and labels over tensor parallelism by them,
+    # and reports the loss on the last rank.
+    parallel_state.is_pipeline_first_stage = is_at(0, 0)
+    parallel_state.is_pipeline_last_stage = is_at(last, ranks - 1)
     # Programs derive both ends of the model from the rank, in several ways.
     make = GPTModel.__init__
 

@@ -49,7 +49,13 @@ class Iteration:
 
 
 class Stage:
-    """A chunk with the interface that PyTorch's runtime calls."""
+    """A chunk with the interface that PyTorch's runtime calls.
+
+    Attributes:
+        running: the chunk whose forward step runs in this process, if any.
+    """
+
+    running: int | None = None
 
     def __init__(
         self,
@@ -156,6 +162,14 @@ class Stage:
 
     # --- passes -------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _as_running(self) -> Iterator[None]:
+        Stage.running = self.stage_index
+        try:
+            yield
+        finally:
+            Stage.running = None
+
     def _deferring(self, microbatch: int) -> Any:
         if not (self.splits and self.has_backward):
             return contextlib.nullcontext()
@@ -170,7 +184,7 @@ class Stage:
         taken = self._inputs.get(microbatch)
         if taken is not None and self.has_backward:
             taken.requires_grad_()
-        with self._deferring(microbatch):
+        with self._deferring(microbatch), self._as_running():
             output, tokens = schedules.forward_step(
                 now.forward_step_func,
                 self._data,
