@@ -40,7 +40,8 @@ static void put_introduction(lhi_text *out, const lhi_bundle *b)
             lhi_export_form_of(LH_EXPORT_TORCHTITAN_MODEL)->file_name);
     if (b->has_plan)
         lhi_text_puts(out, "| plan.json | the plan, whose passes the Python "
-                           "module longhaul.megatron runs |\n");
+                           "module longhaul.megatron runs; the Python of "
+                           "torchrun needs the package longhaul |\n");
     if (b->form->has_schedule)
         lhi_text_puts(out, "| schedule.csv | the order of passes on each rank "
                            "|\n"
