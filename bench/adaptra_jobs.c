@@ -216,10 +216,10 @@ static void claim_14_and_15(score *s, FILE *to, const predicted p[N_MODELS])
         snprintf(text, sizeof text, "14B: %s, 60 ms over quiet",
                  adaptra_names[k]);
         claim(s, to, "figure 15", text,
-              score_number(system_ms(&p[B14], last_link(&models[B14]), 60,
-                                     (adaptra_system)k) /
-                               system_ms(&p[B14], 0, 0, (adaptra_system)k),
-                           growth[k]),
+              score_ratio(system_ms(&p[B14], last_link(&models[B14]), 60,
+                                    (adaptra_system)k) /
+                              system_ms(&p[B14], 0, 0, (adaptra_system)k),
+                          growth[k]),
               2, "", "as above");
     }
 }
@@ -253,19 +253,19 @@ static void claim_16(score *s, FILE *to, const predicted p[N_MODELS])
         snprintf(text, sizeof text, "7B to 60B: %s, 60 over 30 ms",
                  adaptra_names[k]);
         claim(s, to, "figure 16", text,
-              score_number((of[k].ms[1][0] + of[k].ms[1][1]) /
-                               (of[k].ms[0][0] + of[k].ms[0][1]),
-                           growth[k]),
+              score_ratio((of[k].ms[1][0] + of[k].ms[1][1]) /
+                              (of[k].ms[0][0] + of[k].ms[0][1]),
+                          growth[k]),
               2, "", "all four models, the average weighted by time");
     }
     claim(s, to, "figure 16", "7B: Adaptra over 1F1B, 60 ms, last link",
-          score_number(
+          score_ratio(
               system_ms(&p[B7], last_link(&models[B7]), 60, ADAPTRA_1F1B) /
                   system_ms(&p[B7], last_link(&models[B7]), 60, ADAPTRA_FULL),
               3.71),
           2, "", "as for figure 14");
     claim(s, to, "figure 16", "14B: Adaptra over ZB, 60 ms, last link",
-          score_number(
+          score_ratio(
               system_ms(&p[B14], last_link(&models[B14]), 60, ADAPTRA_ZB) /
                   system_ms(&p[B14], last_link(&models[B14]), 60, ADAPTRA_FULL),
               3.49),

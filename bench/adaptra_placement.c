@@ -237,7 +237,7 @@ void adaptra_claim_placement(score *s, FILE *to)
         const score_line l = {"figures 3, 18",
                               lines[i].claimed,
                               "two replicas of equal stages",
-                              score_number(lines[i].value, lines[i].paper),
+                              score_ratio(lines[i].value, lines[i].paper),
                               .digits = 2,
                               .unit = "",
                               .as = SCORE_INFORMATIVE,

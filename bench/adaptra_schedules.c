@@ -321,7 +321,7 @@ static void claim_bubbles(score *s, FILE *to)
         score_print_line(s, &l, to);
     }
     snprintf(claimed, sizeof claimed, "ZB over Adaptra, n = 8, 30 ms");
-    l.row = score_number(ms[ADAPTRA_ZB] / ms[ADAPTRA_FULL], 1.76);
+    l.row = score_ratio(ms[ADAPTRA_ZB] / ms[ADAPTRA_FULL], 1.76);
     l.unit = "";
     l.digits = 2;
     l.as = SCORE_VARIANT;

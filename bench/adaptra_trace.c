@@ -297,7 +297,9 @@ void adaptra_claim_trace(score *s, FILE *to, const char *folder)
         const score_line l = {"figure 21",
                               lines[i].claimed,
                               "trace of 1,200 iterations",
-                              score_number(lines[i].value, lines[i].paper),
+                              lines[i].minutes
+                                  ? score_number(lines[i].value, lines[i].paper)
+                                  : score_ratio(lines[i].value, lines[i].paper),
                               .digits = lines[i].minutes ? 1 : 2,
                               .unit = lines[i].minutes ? " min" : "",
                               .as = lines[i].as,

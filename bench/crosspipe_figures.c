@@ -494,7 +494,7 @@ void crosspipe_claim_datacenters(score *s, FILE *to)
         const score_line l = {"figure 9",
                               lines[i].claimed,
                               "formulas, schedule simulated",
-                              score_number(lines[i].value, lines[i].paper),
+                              score_ratio(lines[i].value, lines[i].paper),
                               .digits = 2,
                               .unit = "",
                               .as = lines[i].as,

@@ -378,7 +378,7 @@ void crosspipe_claim_cases(score *s, FILE *to)
         double four = solved_seconds(CASE_3, BOTH_2F, 4, UD, sent);
         const score_line lines[] = {
             {"section 7.2", "CrossUD, 2 F and 2 F: case 1 over case 3",
-             "M70, solved", score_number(small / large, 1.33), .digits = 2,
+             "M70, solved", score_ratio(small / large, 1.33), .digits = 2,
              .unit = "", .as = as, .why = why},
             {"section 7.3", "CrossUD, the same, case 3: four datacenters more",
              "M70, solved", score_number(100 * (four / large - 1), 22.8),
@@ -396,8 +396,8 @@ void crosspipe_claim_cases(score *s, FILE *to)
         "section 7.2",
         "CrossWave, latency 2 F, case 3, over ZB-V, no delay",
         "M70, solved",
-        score_number(wave / predict(CASE_1, 0, 2, 2, &columns[2].how),
-                     table5[LATENCY_2F][CASE_3][WAVE] / table5[0][CASE_1][2]),
+        score_ratio(wave / predict(CASE_1, 0, 2, 2, &columns[2].how),
+                    table5[LATENCY_2F][CASE_3][WAVE] / table5[0][CASE_1][2]),
         .digits = 3,
         .unit = "",
         .as = SCORE_INFORMATIVE,

@@ -9,6 +9,9 @@
 static const double tolerance = 0.05;
 /* A smaller deviation of a ratio from 1 counts as no effect. */
 static const double no_effect = 0.005;
+/* A published ratio this close to 1, in tolerances, agrees with half of its
+ * effect, too. */
+static const double faint = 2;
 /* Ratio of a range's ends from which the range excludes hardly anything. */
 static const double wide = 1.5;
 /* Ratios with three decimals resolve no smaller difference. */
@@ -43,19 +46,20 @@ bool score_agrees(const score_row *r)
                       : r->value < r->high - resolution;
 }
 
-/* Checks whether a model without any effect would agree. */
-static bool none_agrees(const score_row *r)
+/* Checks whether a model without any effect would agree, or for a number one
+ * with half of the effect. */
+static bool is_faint(const score_row *r)
 {
     score_row none = *r;
 
     none.value = 1;
-    return score_agrees(&none);
+    return is_number(r) ? fabs(score_error(&none)) <= faint * tolerance
+                        : score_agrees(&none);
 }
 
 static score_class classify(const score_row *r, score_class as)
 {
-    bool flat =
-        r->is_ratio && (fabs(r->value - 1) <= no_effect || none_agrees(r));
+    bool flat = r->is_ratio && (fabs(r->value - 1) <= no_effect || is_faint(r));
     bool vague = is_number(r) && r->high > wide * r->low;
     bool counts = as == SCORE_INFORMATIVE || as == SCORE_VARIANT;
 
@@ -85,6 +89,14 @@ score_row score_number(double value, double published)
                        .high = published,
                        .has_low = true,
                        .has_high = true};
+}
+
+score_row score_ratio(double value, double published)
+{
+    score_row r = score_number(value, published);
+
+    r.is_ratio = true;
+    return r;
 }
 
 const char *score_name(score_class c)

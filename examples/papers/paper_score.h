@@ -11,9 +11,9 @@
 /* Class of a row. Only informative rows are evidence. */
 typedef enum score_class {
     SCORE_INFORMATIVE, /* computed without the published value */
-    /* Agrees, but so would a model without any effect: a ratio within 0.5 % of
-     * 1, a published ratio with which 1 agrees, or a published range wider than
-     * a factor of 1.5. */
+    /* Agrees, but so would a model without any effect, or with half of it: a
+     * ratio within 0.5 % of 1, a published ratio within 10 % of 1, a direction
+     * with which 1 agrees, or a published range wider than a factor of 1.5. */
     SCORE_TRIVIAL,
     SCORE_FITTED,  /* a constant of the row was chosen to match results */
     SCORE_GIVEN,   /* follows from inputs of the row: an identity */
@@ -66,6 +66,8 @@ double score_error(const score_row *r);
 bool score_agrees(const score_row *r);
 /* Returns the row of a published number. */
 score_row score_number(double value, double published);
+/* Returns the row of a published ratio, for which 1 means no effect. */
+score_row score_ratio(double value, double published);
 /* Counts a row and returns its class: a row that would be informative or a
  * variant may be trivial. */
 score_class score_add(score *s, const score_row *r, score_class as);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The class of a row follows the rule in docs/papers/README.md. */
+#include "paper_score.h"
+
+static score_row above(double value)
+{
+    return (score_row){
+        .value = value, .low = 1, .has_low = true, .is_ratio = true};
+}
+
+static score_row range(double value, double low, double high)
+{
+    score_row r = score_number(value, low);
+
+    r.high = high;
+    return r;
+}
+
+int main(void)
+{
+    const struct {
+        score_row row;
+        score_class as, expected;
+    } rows[] = {
+        {score_ratio(1.29, 1.30), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        /* 4.8 % apart, with a quarter of the effect */
+        {score_ratio(1.019, 1.07), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        {score_ratio(0.97, 0.94), SCORE_VARIANT, SCORE_TRIVIAL},
+        /* 1 is 10.7 % below 1.12 */
+        {score_ratio(1.10, 1.12), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        /* does not agree */
+        {score_ratio(1.20, 1.07), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        /* no ratio */
+        {score_number(1.07, 1.07), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {score_ratio(1.07, 1.07), SCORE_FITTED, SCORE_FITTED},
+        {above(1.004), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        {above(1.006), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {above(0.996), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {range(1.5, 1.0, 1.6), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        {range(1.5, 1.1, 1.6), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+    };
+    int failed = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        score s = {.numbers = {0}};
+        const score_class got = score_add(&s, &rows[i].row, rows[i].as);
+
+        if (got != rows[i].expected ||
+            s.numbers[got] + s.directions[got] != 1) {
+            fprintf(stderr, "test-paper-score: row %zu is %s\n", i,
+                    score_name(got));
+            failed = 1;
+        }
+    }
+    return failed;
+}
