@@ -73,6 +73,21 @@ void adaptra_claim_rates(score *s, FILE *to, const char *run,
 /* Figure 21; `folder` as for adaptra_trace(). */
 void adaptra_claim_trace(score *s, FILE *to, const char *folder);
 
+/* Figure 1: makespans in ms without delay and with 60 ms on the last link; the
+ * `free` ones if passes never wait for a send. For 1F1B and ZB. */
+typedef struct adaptra_causes_60 {
+    double quiet_ms[2], slow_ms[2], free_quiet_ms[2], free_slow_ms[2];
+} adaptra_causes_60;
+
+/* Prints figure 1's directions. */
+void adaptra_claim_causes(score *s, FILE *to, const char *run,
+                          const adaptra_causes_60 *c, score_class as,
+                          const char *why);
+/* Prints a ratio that the paper gives as above 1. */
+void adaptra_claim_above(score *s, FILE *to, const char *where,
+                         const char *claimed, const char *run, double ratio,
+                         score_class as, const char *why);
+
 /* Page parts; the number is the paper's figure. */
 void adaptra_causes(FILE *to, const page_options *how);    /* figure 1 */
 void adaptra_orders(FILE *to, const page_options *how);    /* figures 4 and 5 */
