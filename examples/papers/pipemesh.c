@@ -6,6 +6,7 @@
  *     pipemesh [report.html] > pipemesh.md
  *
  * Prints Markdown; with an argument it also writes the curves as a report. */
+#include "pipemesh_cells.h"
 #include "pipemesh_models.h"
 #include "pipemesh_more.h"
 
@@ -17,89 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MS 1e6 /* ns */
-#define GIB 1073741824.0
-#define HIDDEN 8192.0
-#define TENSOR 8.0
-/* Fraction of a node's link bandwidth that collectives reach, one value for the
- * whole page. Each row of table IV alone would need 0.680 to 0.701. */
-#define LINK_EFFICIENCY 0.68
-
-/* --- derived quantities ------------------------------------------------- */
-
-static uint32_t microbatches(const pipemesh_model *m)
-{
-    return m->batch / m->D;
-}
-
-static double params(const pipemesh_model *m)
-{
-    return lh_cost_published_params(m->family, HIDDEN) * m->layers / m->P /
-           TENSOR;
-}
-
-/* Returns the bytes of one sbh on a device. */
-static double sbh(const pipemesh_model *m)
-{
-    return m->sequence * HIDDEN / TENSOR;
-}
-
-static double whole_layer(const pipemesh_model *m)
-{
-    static const double totals[] = {34, 203.0 / 6, 26.5};
-    return totals[m->family];
-}
-
-static double layer_flops(const pipemesh_model *m)
-{
-    lh_published_op ops[LH_COST_MAX_OPS];
-    double sum = 0;
-    uint32_t n =
-        lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN, TENSOR, ops);
-    for (uint32_t i = 0; i < n; i++)
-        sum += ops[i].flops;
-    return sum;
-}
-
-/* Returns the duration of a whole chunk's gather or scatter: 2 bytes per
- * parameter over the device's eighth of its node's link. */
-static double chunk_comm_ns(const pipemesh_model *m, uint32_t M)
-{
-    double rate = LINK_EFFICIENCY * m->gbps / 8 / 8; /* bytes per ns */
-    return 2 * params(m) / M * (m->D - 1) / m->D / rate;
-}
-
-/* Returns the duration of an activation transfer between stages: every device
- * sends its part. */
-static double hop_ns(const pipemesh_model *m)
-{
-    return 2 * sbh(m) / (LINK_EFFICIENCY * m->gbps / 8 / 8);
-}
-
-/* Builds a case from a row's published durations. */
-static lh_elastic_case case_of(const pipemesh_model *m,
-                               const pipemesh_published *row)
-{
-    double passes = (double)row->M * microbatches(m);
-    return (lh_elastic_case){.stages = m->P,
-                             .replicas = m->D,
-                             .chunks = row->M,
-                             .microbatches = microbatches(m),
-                             .f_ns = llround(row->fwd * MS / passes),
-                             .b_ns = llround(row->bwd * MS / passes),
-                             .dp_ns = llround(chunk_comm_ns(m, row->M)),
-                             .params = llround(params(m))};
-}
-
-static lh_elastic_plan *plan_for(const lh_elastic_case *g, uint32_t q)
-{
-    lh_elastic_plan *plan;
-    lh_error err;
-    if (lh_elastic_plan_queue(g, q, &plan, &err) != LH_OK)
-        pipemesh_die(&err);
-    return plan;
-}
 
 /* --- table IV ----------------------------------------------------------- */
 
@@ -113,119 +31,6 @@ static void print_cell(int digits, double got, double want, score *s,
         score_add(s, &r, as);
     printf(" %.*f / %.1f (%+.1f %%) |", digits, got, want,
            100 * (got / want - 1));
-}
-
-static double bubble_ms(const pipemesh_model *m, const pipemesh_published *row)
-{
-    return (m->P - 1) * (row->fwd + row->bwd) /
-           ((double)row->M * microbatches(m));
-}
-
-/* Derived columns of table IV. */
-typedef struct columns {
-    double dp_ms, a, g, p, tflops;
-} columns;
-
-static columns derive(const pipemesh_model *m, uint32_t system)
-{
-    const pipemesh_published *row = &m->rows[system];
-    lh_elastic_case g = case_of(m, row);
-    columns d = {0};
-    double layers = (double)m->layers / m->P / row->M;
-    bool elastic = system == 0, breadth = system == 3;
-    uint32_t q = elastic ? m->q : breadth ? g.microbatches : m->P;
-    g.as_published = elastic;
-    lh_elastic_plan *plan = plan_for(&g, q);
-    /* Depth-first overlaps with the first and last P microbatches. */
-    lh_elastic_plan depth = *plan;
-    uint32_t P[1] = {m->P};
-    if (!elastic && !breadth) {
-        depth.enqueue = depth.dequeue = P;
-        depth.n_enqueue = depth.n_dequeue = 1;
-        depth.params_g = depth.params_p = 0;
-    }
-    d.dp_ms = (double)lh_elastic_exposed_communication(
-                  &g, elastic || breadth ? plan : &depth, 0)
-                  .optimizer_ns /
-              MS;
-    double passes = elastic ? (double)lh_elastic_resident_passes(&g, plan, 1)
-                    : breadth
-                        ? (double)row->M * g.microbatches
-                        : (double)lh_elastic_depth_first_resident_passes(&g);
-    double kept = elastic ? m->stored : whole_layer(m);
-    d.a = passes * layers * kept * sbh(m) / GIB;
-    lh_elastic_plan shares = depth;
-    if (elastic)
-        shares = *plan;
-    if (elastic || breadth)
-        shares.params_g = g.params;
-    shares.params_p = elastic ? plan->params_p : 0;
-    lh_elastic_memory mem = lh_elastic_peak_memory(&g, &shares, 0);
-    d.g = (double)mem.gradients / GIB;
-    /* Breadth-first has one buffer in addition to the chunk in use. */
-    d.p = breadth ? d.g : (double)mem.parameters / GIB;
-    double time = row->fwd + row->bwd + row->bubble + row->dp + row->pp;
-    d.tflops = 3 * layer_flops(m) * m->layers * m->batch / m->devices /
-               (time * MS) * 1e-3;
-    lh_elastic_plan_free(plan);
-    return d;
-}
-
-/* Adds the sizes of activations in section VI's text. */
-static void claim_activations(void)
-{
-    static const double per_pass[] = {2.66, 1.86};
-    const pipemesh_model *falcon = &pipemesh_models[3];
-    const double mib = sbh(falcon) / (1 << 20);
-    pipemesh_claim("section VI", falcon->name,
-                   "activations of a layer, Megatron",
-                   whole_layer(falcon) * mib, 79.5, 1, " MiB", SCORE_GIVEN,
-                   "53/2 sbh is the paper's formula");
-    pipemesh_claim("section VI", falcon->name,
-                   "activations of a layer, PipeMesh", falcon->stored * mib,
-                   43.5, 1, " MiB", SCORE_GIVEN,
-                   "the paper's formula and its list of recomputed operations");
-    for (int k = 0; k < 2; k++) {
-        const pipemesh_model *m = &pipemesh_models[2 + k];
-        pipemesh_claim("section VI", m->name, "activations of a microbatch",
-                       m->layers / m->P * whole_layer(m) * sbh(m) / GIB,
-                       per_pass[k], 2, " GiB", SCORE_GIVEN,
-                       "the paper's formula and layers per stage");
-    }
-}
-
-/* Adds section VI's text on table IV: overlap on A100, memory of GPT-3 on
- * V100. */
-static void claim_overlap_and_memory(void)
-{
-    const pipemesh_model *a100 = &pipemesh_models[0],
-                         *v100 = &pipemesh_models[1];
-    static const double overlapped[] = {82.5, 31.3};
-    for (uint32_t k = 0; k < 2; k++) {
-        const pipemesh_published *row = &a100->rows[k];
-        double all_ms = 2 * row->M * chunk_comm_ns(a100, row->M) / MS;
-        pipemesh_claim("section VI", a100->name,
-                       k ? "Megatron hides of DP communication"
-                         : "PipeMesh hides of DP communication",
-                       100 * (1 - derive(a100, k).dp_ms / all_ms),
-                       overlapped[k], 1, " %",
-                       k ? SCORE_INFORMATIVE : SCORE_GIVEN,
-                       k ? "the link's share cancels only in part"
-                         : "1 - 1/M: all but the first chunk's");
-    }
-    pipemesh_claim(
-        "section VI", a100->name, "PipeMesh less than Megatron, critical DP",
-        100 * (1 - derive(a100, 0).dp_ms / derive(a100, 1).dp_ms), 75.3, 1,
-        " %", SCORE_VARIANT, "from two cells of table IV, one of them fitted");
-    const columns own = derive(v100, 0), depth = derive(v100, 1);
-    pipemesh_claim("section VI", v100->name,
-                   "PipeMesh more than Megatron, activations", own.a - depth.a,
-                   1.5, 1, " GiB", SCORE_VARIANT,
-                   "difference of two cells of table IV");
-    pipemesh_claim(
-        "section VI", v100->name, "PipeMesh less than Megatron, model states",
-        depth.g + depth.p - own.g - own.p, 1.8, 1, " GiB", SCORE_VARIANT,
-        "as above; the formula's M_p of elastic plans is too large");
 }
 
 static void print_table4(void)
@@ -260,16 +65,17 @@ static void print_table4(void)
             "%u (recomputed: %s).\n\n| system | M | bubble, ms | critical DP, "
             "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
             "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-            m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
+            m->name, m->P, m->D, pipemesh_microbatches(m), m->q, m->dropped);
         for (uint32_t k = 0; k < 4; k++) {
             const pipemesh_published *row = &m->rows[k];
-            columns d = derive(m, k);
+            pipemesh_columns d = pipemesh_derive(m, k);
             bool elastic = k == 0;
             /* Nothing of 2 C_DP is hidden: the link's share is fitted to it. */
             score_class dp =
                 elastic || k == 3 ? SCORE_FITTED : SCORE_INFORMATIVE;
             printf("| %s | %u |", row->system, row->M);
-            print_cell(1, bubble_ms(m, row), row->bubble, &s, SCORE_GIVEN);
+            print_cell(1, pipemesh_bubble_ms(m, row), row->bubble, &s,
+                       SCORE_GIVEN);
             print_cell(1, d.dp_ms, row->dp, &s, dp);
             /* MegaScale repeats Megatron's memory, Fold3D PipeMesh's M_g, and
              * both depth- and breadth-first M_p the same row's M_g. */
@@ -289,8 +95,7 @@ static void print_table4(void)
         }
     }
     score_print(&s, "cells", stdout);
-    claim_overlap_and_memory();
-    claim_activations();
+    pipemesh_claim_text();
 }
 
 /* --- consistency of the columns ----------------------------------------- */
@@ -314,17 +119,17 @@ static void print_columns(void)
     static const double published_shares[] = {0, 84.4, 90.9, 86.9};
     for (uint32_t i = 0; i < 4; i++) {
         const pipemesh_model *m = &pipemesh_models[i];
-        lh_elastic_case g = case_of(m, &m->rows[0]);
+        lh_elastic_case g = pipemesh_case_of(m, &m->rows[0]);
         g.dp_ns = llround(m->rows[0].dp / 2 * MS);
         uint32_t least = (uint32_t)((g.dp_ns + g.f_ns - 1) / g.f_ns);
         g.as_published = true;
-        lh_elastic_plan *plan = plan_for(&g, m->q);
+        lh_elastic_plan *plan = pipemesh_plan_for(&g, m->q);
         double share = 100.0 * (double)plan->params_p / (double)g.params;
         double fewer = 100.0 * (plan->backward_buckets - 1.0) * (double)g.b_ns /
                        (double)g.dp_ns;
         lh_elastic_plan_free(plan);
         g.as_published = false;
-        plan = plan_for(&g, m->q);
+        plan = pipemesh_plan_for(&g, m->q);
         double strict = 100.0 * (double)plan->params_p / (double)g.params;
         lh_elastic_plan_free(plan);
         double hop = m->rows[0].pp / (2 * (m->P - 1));
@@ -363,14 +168,14 @@ static void fill_problem(const pipemesh_model *m, uint32_t M, problem *p)
     const pipemesh_published *row = &m->rows[0], *depth = &m->rows[1];
     uint32_t n =
         lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN, TENSOR, ops);
-    double B = microbatches(m), layers = (double)m->layers / m->P / M;
-    double f_ns = depth->fwd * MS / (M * B), flops = layer_flops(m);
-    *p = (problem){.given = case_of(m, row)};
+    double B = pipemesh_microbatches(m), layers = (double)m->layers / m->P / M;
+    double f_ns = depth->fwd * MS / (M * B), flops = pipemesh_layer_flops(m);
+    *p = (problem){.given = pipemesh_case_of(m, row)};
     p->given.chunks = M;
     p->given.f_ns = llround(f_ns);
     p->given.b_ns = llround(depth->bwd * MS / (M * B));
-    p->given.dp_ns = llround(chunk_comm_ns(m, M));
-    p->given.pp_ns = llround(hop_ns(m));
+    p->given.dp_ns = llround(pipemesh_chunk_comm_ns(m, M));
+    p->given.pp_ns = llround(pipemesh_hop_ns(m));
     for (uint32_t k = 0; k < n; k++)
         for (uint32_t l = 0; l < (uint32_t)layers && ops[k].bytes > 0; l++) {
             p->names[p->n_ops] = ops[k].name;
@@ -381,8 +186,9 @@ static void fill_problem(const pipemesh_model *m, uint32_t M, problem *p)
     lh_elastic_case d = p->given;
     d.chunks = depth->M;
     double held = (double)lh_elastic_depth_first_resident_passes(&d) *
-                  m->layers / m->P / depth->M * whole_layer(m) * sbh(m);
-    p->budget = llround(held + params(m) * (12.0 / m->D + 4)) + 1;
+                  m->layers / m->P / depth->M * pipemesh_whole_layer(m) *
+                  pipemesh_sbh(m);
+    p->budget = llround(held + pipemesh_params(m) * (12.0 / m->D + 4)) + 1;
 }
 
 /* Prints the number of layers per chunk that recompute each tensor: "gelu 3,
@@ -460,8 +266,8 @@ static void print_planner(void)
             printf(" | %.0f | %.0f |\n", (double)c->time_ns / MS, ms);
             if (k == 0) {
                 again = (double)c->recompute_ns;
-                share = fmax(share, again * m->rows[0].M * microbatches(m) /
-                                        (ms * MS));
+                share = fmax(share, again * m->rows[0].M *
+                                        pipemesh_microbatches(m) / (ms * MS));
                 again /= (double)p[0].given.f_ns;
             }
             lh_elastic_choice_free(c);
@@ -506,8 +312,8 @@ static void print_planner(void)
 
 static double tflops_of(const pipemesh_model *m, double ms)
 {
-    return 3 * layer_flops(m) * m->layers * m->batch / m->devices / (ms * MS) *
-           1e-3;
+    return 3 * pipemesh_layer_flops(m) * m->layers * m->batch / m->devices /
+           (ms * MS) * 1e-3;
 }
 
 /* Returns the time of the best feasible plan with one queue; negative: none. */
@@ -518,7 +324,7 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
     lh_error err;
     *scratch = *p;
     scratch->given.sharding = how;
-    plan = plan_for(&scratch->given, q);
+    plan = pipemesh_plan_for(&scratch->given, q);
     /* All bytes that this queue leaves free, minus one. */
     lh_elastic_memory states = lh_elastic_peak_memory(&scratch->given, plan, 0);
     int64_t room = (p->budget - 1 - states.sum) /
@@ -544,7 +350,7 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
  * this is the maximum. */
 static double implied_hop_ns(const pipemesh_model *m)
 {
-    return m->rows[1].fwd * MS / microbatches(m) / 8;
+    return m->rows[1].fwd * MS / pipemesh_microbatches(m) / 8;
 }
 
 static uint32_t index_of_least(uint32_t n, const int64_t *ns)
@@ -572,7 +378,7 @@ static void print_fig13(lh_report *report)
            "iteration. The memory limit determines\nwhich operations are "
            "recomputed; the times in the table are simulated.\n\n| M | Cf, ms "
            "| iteration, ms | TFLOPS |\n| --- | --- | --- | --- |\n",
-           hop_ns(m) / MS);
+           pipemesh_hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
         fill_problem(m, chunks[i], &p);
@@ -729,15 +535,17 @@ static void print_order(void)
         double elastic = event_ms(&p.given, c->plan, c->recompute_ns);
         lh_elastic_choice_free(c);
         const pipemesh_published *row = &m->rows[1];
-        columns d = derive(m, 1);
-        double depth = row->fwd + row->bwd + bubble_ms(m, row) + d.dp_ms +
-                       2 * (m->P - 1) * row->M * hop_ns(m) / MS;
+        pipemesh_columns d = pipemesh_derive(m, 1);
+        double depth = row->fwd + row->bwd + pipemesh_bubble_ms(m, row) +
+                       d.dp_ms +
+                       2 * (m->P - 1) * row->M * pipemesh_hop_ns(m) / MS;
         for (int s = 0; s < 4; s++)
             sums[s] = m->rows[s].fwd + m->rows[s].bwd + m->rows[s].bubble +
                       m->rows[s].dp + m->rows[s].pp;
         const pipemesh_published *wide = &m->rows[3];
-        double breadth = wide->fwd + wide->bwd + bubble_ms(m, wide) +
-                         derive(m, 3).dp_ms + 2 * (m->P - 1) * hop_ns(m) / MS;
+        double breadth = wide->fwd + wide->bwd + pipemesh_bubble_ms(m, wide) +
+                         pipemesh_derive(m, 3).dp_ms +
+                         2 * (m->P - 1) * pipemesh_hop_ns(m) / MS;
         printf("| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", m->name,
                elastic, depth, breadth, sums[0], sums[1], sums[3]);
         pipemesh_claim("table IV", m->name, "elastic over depth-first",
@@ -762,7 +570,8 @@ static void print_more(void)
     const pipemesh_row v100 = megatron_row(&pipemesh_models[1]);
     const pipemesh_model *m = &pipemesh_models[1];
     /* For a device's layers, over all microbatches. */
-    double flops = layer_flops(m) / TENSOR * m->layers / m->P * microbatches(m);
+    double flops = pipemesh_layer_flops(m) / TENSOR * m->layers / m->P *
+                   pipemesh_microbatches(m);
     pipemesh_print_table5(&a100, &v100);
     pipemesh_print_table6(flops / v100.fwd, v100.bwd / v100.fwd,
                           LINK_EFFICIENCY);

@@ -34,6 +34,8 @@ void pipemesh_claim(const char *where, const char *subject, const char *what,
 void pipemesh_claim_below(const char *where, const char *subject,
                           const char *what, double value, double limit,
                           const char *why);
+/* Stores the claims of the text about table IV. */
+void pipemesh_claim_text(void);
 /* Prints the stored lines, the claims that were not run, and the counts. */
 void pipemesh_print_claims(void);
 /* Prints the page's title and commands. */
