@@ -81,6 +81,11 @@ lh_elastic_plan *pipemesh_plan_for(const lh_elastic_case *g, uint32_t q)
     return plan;
 }
 
+double pipemesh_iteration_ms(const pipemesh_published *row)
+{
+    return row->fwd + row->bwd + row->bubble + row->dp + row->pp;
+}
+
 double pipemesh_bubble_ms(const pipemesh_model *m,
                           const pipemesh_published *row)
 {
@@ -126,7 +131,7 @@ pipemesh_columns pipemesh_derive(const pipemesh_model *m, uint32_t system)
     d.g = (double)mem.gradients / GIB;
     /* Breadth-first has one buffer in addition to the chunk in use. */
     d.p = breadth ? d.g : (double)mem.parameters / GIB;
-    double time = row->fwd + row->bwd + row->bubble + row->dp + row->pp;
+    double time = pipemesh_iteration_ms(row);
     d.tflops = 3 * pipemesh_layer_flops(m) * m->layers * m->batch / m->devices /
                (time * MS) * 1e-3;
     lh_elastic_plan_free(plan);

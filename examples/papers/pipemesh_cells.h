@@ -43,6 +43,8 @@ lh_elastic_case pipemesh_case_of(const pipemesh_model *m,
 /* Plans a queue; exits with a message on failure. Release with
  * lh_elastic_plan_free(). */
 lh_elastic_plan *pipemesh_plan_for(const lh_elastic_case *g, uint32_t q);
+/* Returns the sum of a row's five published time columns, in ms. */
+double pipemesh_iteration_ms(const pipemesh_published *row);
 /* Returns a row's bubble, from its published compute times. */
 double pipemesh_bubble_ms(const pipemesh_model *m,
                           const pipemesh_published *row);

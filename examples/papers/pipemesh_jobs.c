@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predicts rows of PipeMesh's table IV from job files. */
+#include "pipemesh_cells.h"
 #include "pipemesh_models.h"
 #include "pipemesh_more.h"
 
@@ -118,11 +119,6 @@ static void print_line(score *s, const char *name, const char *claimed,
     score_print_line(s, &l, stdout);
 }
 
-static double sum_columns(const pipemesh_published *r)
-{
-    return r->fwd + r->bwd + r->bubble + r->dp + r->pp;
-}
-
 void pipemesh_print_jobs(void)
 {
     score s = {.numbers = {0}};
@@ -142,8 +138,8 @@ void pipemesh_print_jobs(void)
     for (int i = 0; i < 4; i++) {
         const char *name = pipemesh_models[i].name;
         const pipemesh_published *megatron = &pipemesh_models[i].rows[1];
-        double a_ms = sum_columns(&pipemesh_models[i].rows[0]);
-        double b_ms = sum_columns(megatron);
+        double a_ms = pipemesh_iteration_ms(&pipemesh_models[i].rows[0]);
+        double b_ms = pipemesh_iteration_ms(megatron);
         outcome a = predict(i, 0), b = predict(i, 1);
 
         print_line(&s, name, "Megatron, forward", b.forward, megatron->fwd,
