@@ -31,8 +31,12 @@ void crosspipe_delays(FILE *to, const page_options *how);      /* figure 11 */
 void crosspipe_degrees(FILE *to, const page_options *how);     /* figure 12 */
 void crosspipe_strides(FILE *to, const page_options *how);     /* figure 15 */
 
+/* Lines for figures 12 and 15 and for sections 3.4, 5.1 and 7.1. */
+void crosspipe_claim_strides(score *s, FILE *to);
 /* The lines for figures 9 and 11, and for tables 5 and 6. */
 void crosspipe_claim_datacenters(score *s, FILE *to);
+/* Lines of arithmetic on published numbers, in sections 2.4 and 7.1. */
+void crosspipe_claim_messages(score *s, FILE *to);
 void crosspipe_claim_savings(score *s, FILE *to);
 void crosspipe_claim_cases(score *s, FILE *to);
 /* Prints the numbers in the paper's text. */
