@@ -106,6 +106,7 @@ def ranges_for_words_have_no_tolerance():
                 low, high = map(float, r[3].split(" to "))
                 inside = low - 1e-3 < float(r[4]) < high + 1e-3
                 check(inside == (r[5] == "as there"), r)
+                check(not inside or r[6] != "informative", r)
 
 
 @test
