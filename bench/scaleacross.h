@@ -59,6 +59,9 @@ typedef struct crossing {
 /* Returns the testbed workload: 64 or 128 GPUs in two buildings without zones.
  */
 workload across_dense_17b(uint32_t microbatches);
+/* Returns the same with `zero: 3`: FSDP gathers and reduces for each pass, as
+ * PyTorch's does. */
+workload across_dense_17b_per_pass(uint32_t microbatches);
 /* Returns the mixture-of-experts testbed workload. */
 workload across_moe_40b(uint32_t experts, uint32_t microbatches);
 /* Returns the mixture-of-experts workload with 16-bit gradient reduction. */
@@ -90,8 +93,18 @@ double across_seconds(const workload *w, const topology *on, const crossing *c,
  * them (section 2.2). A run's communication proceeds beside the run before. */
 double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
                                   const char *method);
-/* Returns seconds per iteration for the planner's best plan. `layout` fixes
- * layout parts, in job-file syntax; NULL: all free. */
+/* The planner's best plan: seconds per iteration, and its layout. */
+typedef struct across_plan {
+    double seconds;
+    uint32_t pipeline, data;
+    bool pipeline_out;
+} across_plan;
+
+/* Searches for the best plan. `layout` fixes layout parts, in job-file syntax;
+ * NULL: all free. Exits with a message on error. */
+across_plan across_best_plan(const workload *w, const topology *on,
+                             const crossing *c, const char *layout);
+/* Returns its seconds alone. */
 double across_best_seconds(const workload *w, const topology *on,
                            const crossing *c, const char *layout);
 

@@ -288,15 +288,20 @@ static void add_8k(const value_sink *a, const char *figure, uint32_t pipeline)
     add(a, m.over[DATA_OUT] / m.over[PIPELINE_OUT], figure,
         "128 experts growth DP by PP", 0);
     add(a, m.over[PIPELINE_OUT], figure, "128 experts PP 4x", 0);
+    add(a, m.over[DATA_OUT], figure, "128 experts DP 4x", 0);
     add(a, d.over[PIPELINE_OUT] / d.over[DATA_OUT], figure,
         "dense growth PP by DP", 0);
     if (pipeline > 2) {
+        add(a, d.latency[PIPELINE_OUT], figure, "latency PP dense", 0);
+        add(a, m.latency[PIPELINE_OUT], figure, "latency PP 128 experts", 0);
         add(a, d.over[DATA_OUT], figure, "dense DP 4x", 0);
         add(a, d.over[PIPELINE_OUT], figure, "dense PP 4x", 0);
         add(a, d.latency[PIPELINE_OUT] / m.latency[PIPELINE_OUT], figure,
             "latency PP dense by 128 experts", 0);
         return;
     }
+    add(a, m.over[DATA_OUT] / d.over[DATA_OUT], figure,
+        "DP 4x 128 experts by dense", 0);
     add(a, d.latency[DATA_OUT] / d.latency[PIPELINE_OUT], figure,
         "latency dense DP by PP", 0);
     add(a, m.latency[DATA_OUT] / m.latency[PIPELINE_OUT], figure,

@@ -38,6 +38,14 @@ workload across_dense_17b(uint32_t microbatches)
         .microbatches = microbatches};
 }
 
+workload across_dense_17b_per_pass(uint32_t microbatches)
+{
+    workload w = across_dense_17b(microbatches);
+
+    w.training = "sequence: 8192, zero: 3, rings: pipelined";
+    return w;
+}
+
 static const char *mixture_preset(uint32_t experts)
 {
     switch (experts) {
@@ -527,8 +535,8 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
     lh_error err;
     int64_t ns, after, unused;
 
-    kept.training = "sequence: 8192, zero: 1, rings: pipelined";
-    freed.training = "sequence: 8192, zero: 3, rings: pipelined";
+    kept.training = across_dense_17b(1).training;
+    freed.training = across_dense_17b_per_pass(1).training;
     lh_pipeline *alone = build_pipeline(&kept, NULL, c, &unused);
     lh_pipeline *p = build_pipeline(&freed, NULL, c, &after);
     if (lh_pipeline_describe(alone, &from, &err) != LH_OK ||
@@ -566,15 +574,26 @@ static lh_plan *search_layouts(const workload *w, const topology *on,
     return plan;
 }
 
-double across_best_seconds(const workload *w, const topology *on,
-                           const crossing *c, const char *layout)
+across_plan across_best_plan(const workload *w, const topology *on,
+                             const crossing *c, const char *layout)
 {
     lh_plan *plan =
         search_layouts(w, on, c, layout, LH_PARTITION_HILL_CLIMBING);
-    double seconds = (double)plan->best.iteration_ns / 1e9;
+    const lh_layout *best = &plan->best.layout;
+    const across_plan found = {.seconds = (double)plan->best.iteration_ns / 1e9,
+                               .pipeline = best->pipeline,
+                               .data = best->data,
+                               .pipeline_out =
+                                   best->outermost == LH_OUTERMOST_PIPELINE};
 
     lh_plan_free(plan);
-    return seconds;
+    return found;
+}
+
+double across_best_seconds(const workload *w, const topology *on,
+                           const crossing *c, const char *layout)
+{
+    return across_best_plan(w, on, c, layout).seconds;
 }
 
 across_search across_search_layouts(const workload *w, const crossing *c,

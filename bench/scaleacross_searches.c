@@ -14,9 +14,10 @@
 #define SAILOR                                                                 \
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1"
 
-/* The three planners' iteration times. */
+/* The production layout's iteration time, and the plans of both planners. */
 typedef struct found {
     double production, best, sailor; /* seconds */
+    across_plan best_plan, sailor_plan;
 } found;
 
 static crossing data_out(double over, double latency_us)
@@ -31,9 +32,14 @@ static found find(const workload *w, const topology *on, double over,
 {
     const crossing c = data_out(over, latency_us);
 
+    const across_plan best = across_best_plan(w, on, &c, NULL);
+    const across_plan sailor = across_best_plan(w, on, &c, SAILOR);
+
     return (found){.production = across_seconds(w, on, &c, "dorapp"),
-                   .best = across_best_seconds(w, on, &c, NULL),
-                   .sailor = across_best_seconds(w, on, &c, SAILOR)};
+                   .best = best.seconds,
+                   .sailor = sailor.seconds,
+                   .best_plan = best,
+                   .sailor_plan = sailor};
 }
 
 /* Returns the seconds of Sailor's best layout with tensor parallelism over 2 to
@@ -76,6 +82,9 @@ static void add_testbed(across_add_value how, void *to, const char *figure,
         add(how, to, figure, "production by sailor 1:", ratio,
             f.production / f.sailor);
         add(how, to, figure, "sailor by best 1:", ratio, f.sailor / f.best);
+        if (w->expert == 1 && far)
+            add(how, to, figure, "sailor stages 1:", ratio,
+                f.sailor_plan.pipeline);
         if (w->expert > 1) {
             const crossing c = data_out(over, 50);
             const double without =
@@ -90,6 +99,19 @@ static void add_testbed(across_add_value how, void *to, const char *figure,
     }
 }
 
+/* Adds figure 24 at 1:16 with FSDP that gathers and reduces for each pass. */
+static void add_per_pass(across_add_value how, void *to, uint32_t microbatches)
+{
+    const workload w = across_dense_17b_per_pass(microbatches);
+    const found f = find(&w, NULL, 16, 50);
+
+    add(how, to, "24", "per pass production by best 1:", 16,
+        f.production / f.best);
+    add(how, to, "24", "per pass production by sailor 1:", 16,
+        f.production / f.sailor);
+    add(how, to, "24", "per pass sailor by best 1:", 16, f.sailor / f.best);
+}
+
 /* Adds figure 5 with the best plan under either placement, each with its own
  * degrees, chunks and schedule. */
 static void add_batches(across_add_value how, void *to)
@@ -99,10 +121,13 @@ static void add_batches(across_add_value how, void *to)
 
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         const workload w = across_dense_17b(batches[i]);
-
-        add(how, to, "5", "best microbatches", batches[i],
+        const double ratio =
             across_best_seconds(&w, NULL, &c, "outermost: pipeline") /
-                across_best_seconds(&w, NULL, &c, "outermost: data"));
+            across_best_seconds(&w, NULL, &c, "outermost: data");
+
+        add(how, to, "5", "best microbatches", batches[i], ratio);
+        if (batches[i] == across_readings_of_batch[0].dense)
+            add(how, to, "24", "pipeline by data 1:", 16, ratio);
     }
 }
 
@@ -130,6 +155,8 @@ static void add_100k(across_add_value how, void *to)
     topology whole = *across_topology("A1");
     workload w = across_100k(&whole);
 
+    double gains[2];
+
     whole.zones = 1; /* links between zones play no role here */
     for (int far = 0; far < 2; far++) {
         double us = far ? 1000 : 50;
@@ -137,33 +164,51 @@ static void add_100k(across_add_value how, void *to)
         const double over_nodes =
             fmin(f.sailor, find_sailor_over_nodes(&w, &whole, 3, us));
 
-        add(how, to, "25", "production by best us", us, f.production / f.best);
+        gains[far] = f.production / f.best;
+        add(how, to, "25", "production by best us", us, gains[far]);
         add(how, to, "26", "sailor by best us", us, over_nodes / f.best);
         add(how, to, "26", "sailor by production us", us,
             over_nodes / f.production);
         add(how, to, "26", "sailor in nodes by best us", us, f.sailor / f.best);
-        if (!far)
-            add_twice_the_batch(how, to, &w, &whole, f.best, over_nodes);
+        if (far)
+            continue;
+        add(how, to, "25", "stages by production us", us,
+            (double)f.best_plan.pipeline / w.pipeline);
+        add(how, to, "25", "replicas by production us", us,
+            (double)f.best_plan.data / w.data);
+        add_twice_the_batch(how, to, &w, &whole, f.best, over_nodes);
     }
+    add(how, to, "25", "gain by gain at 50 us", 1000, gains[1] / gains[0]);
 }
 
 void across_print_batches(FILE *to)
 {
     static const uint32_t microbatches[] = {1, 2, 4, 11};
 
-    fputs("| batch | production, s | best found, s | Sailor's choice, s | "
-          "production / best | Sailor's / best |\n"
-          "| --- | --- | --- | --- | --- | --- |\n",
+    fputs("| FSDP gathers | batch | production, s | best found, s | Sailor's "
+          "choice, s | production / best | production / Sailor's | Sailor's / "
+          "best |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
-    for (size_t i = 0; i < sizeof microbatches / sizeof *microbatches; i++) {
-        const workload w = across_dense_17b(microbatches[i]);
-        const found f = find(&w, NULL, 16, 50);
+    for (int per_pass = 0; per_pass < 2; per_pass++)
+        for (size_t i = 0; i < sizeof microbatches / sizeof *microbatches;
+             i++) {
+            const workload w = per_pass
+                                   ? across_dense_17b_per_pass(microbatches[i])
+                                   : across_dense_17b(microbatches[i]);
+            const found f = find(&w, NULL, 16, 50);
 
-        fprintf(to, "| %u | %.3f | %.3f | %.3f | %.3f | %.3f |\n",
-                microbatches[i] * w.microbatch_size * w.data, f.production,
-                f.best, f.sailor, f.production / f.best, f.sailor / f.best);
-    }
-    fputs("| the paper, \"small\" | | | | 2.830 | 1.196 to 1.355 |\n", to);
+            fprintf(to,
+                    "| once per %s | %u | %.3f | %.3f, %s-out | %.3f, %u "
+                    "stages | %.3f | %.3f | %.3f |\n",
+                    per_pass ? "pass" : "iteration",
+                    microbatches[i] * w.microbatch_size * w.data, f.production,
+                    f.best, f.best_plan.pipeline_out ? "PP" : "DP", f.sailor,
+                    f.sailor_plan.pipeline, f.production / f.best,
+                    f.production / f.sailor, f.sailor / f.best);
+        }
+    fputs("| the paper | \"small\" | | PP-out | 8 stages | 2.830 | 2.360 | "
+          "1.196 to 1.355 |\n",
+          to);
 }
 
 void across_print_sampling(FILE *to)
@@ -197,6 +242,7 @@ void across_searches(across_add_value how, void *to)
 
     add_testbed(how, to, "23", &experts, 4.0 / 3);
     add_testbed(how, to, "24", &dense, 1);
+    add_per_pass(how, to, batch->dense);
     add_100k(how, to);
     add_batches(how, to);
 }
