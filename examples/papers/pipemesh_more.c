@@ -297,9 +297,10 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
            "rank in the same order as the paper's runs: larger batches need "
            "more tokens to the\nsame loss, and delayed updates need more "
            "tokens than batches four times as large. The ratio of\ntokens "
-           "between two runs depends on model, learning rate and loss; a "
-           "small model early in training\ndiffers from GPT-3 at a loss of "
-           "2.8.\n");
+           "between two runs depends on model, learning rate, loss and text; "
+           "a small model early in\ntraining differs from GPT-3 at a loss of "
+           "2.8. With an earlier text of docs/theory the last three\nratios "
+           "were +49, +112 and +182 %%.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
