@@ -437,7 +437,8 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
          checked.partition == LH_PARTITION_MONTE_CARLO))
         return lhi_fail(
             err, LH_EINVAL,
-            "lh_plan_options.elastic_published cannot be combined with jitter, "
+            "lh_plan_options.elastic_as_published cannot be combined with "
+            "jitter, "
             "a Pareto front, quick search, what-if questions, curves, another "
             "objective or LH_PARTITION_MONTE_CARLO");
     if (!(checked.pareto_max_slowdown == 0 ||
