@@ -392,7 +392,13 @@ def sharded_job(rank):
         losses = megatron_runs.train(run, model, 1)[0]
         errors.append(reason(lambda: layers[0].mlp.linear_fc1.state_dict()))
         errors.append(reason(chunk.broadcast_params))
+        saved = chunk.module.sharded_state_dict()
+        weight = layers[0].mlp.linear_fc1.weight.detach().clone()
         run.gather()
+        right["saved"] = torch.equal(
+            saved["decoder.layers.0.mlp.linear_fc1.weight"].data,
+            layers[0].mlp.linear_fc1.weight) and torch.equal(
+            weight, layers[0].mlp.linear_fc1.weight)
         kept = {name: tensor.clone() for name, tensor in chunk.state_dict().items()
                 if isinstance(tensor, torch.Tensor)}
         calls = []
@@ -467,7 +473,7 @@ def sharded_job(rank):
 @test
 def sharded_models_are_saved_and_recompute_norms():
     for errors, right in torch_runs.on_ranks(2, sharded_job):
-        check(len(right) == 6 and all(right.values()), f"{right}")
+        check(len(right) == 7 and all(right.values()), f"{right}")
         for line, part in zip(errors, (
                 "model: its parameters are sharded; call gather()",
                 "model: its parameters are sharded; call gather()", "found NaN",

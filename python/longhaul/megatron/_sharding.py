@@ -123,8 +123,24 @@ class ShardedDataParallel(_BaseDataParallel):
             else 1.0 / dist.get_world_size(self.group)
         )
         self.is_gathered = True  # the module's parameters are the newest ones
+        self._gather_to_save(module)
         for submodule in module.modules():
             submodule.register_state_dict_pre_hook(self._check_gathered)
+
+    def _gather_to_save(self, module: Any) -> None:
+        """Gathers all parameters when the model describes its shards for a
+        checkpoint, as Megatron-LM asks all ranks for in its distributed
+        formats."""
+        while hasattr(module, "module"):  # a Float16Module
+            module = module.module
+        describe = module.sharded_state_dict
+
+        def sharded_state_dict(*given: Any, **named: Any) -> Any:
+            if not self.is_gathered:
+                self.gather()
+            return describe(*given, **named)
+
+        module.sharded_state_dict = sharded_state_dict
 
     def _check_gathered(self, *_: Any) -> None:
         if not self.is_gathered:
