@@ -531,7 +531,12 @@ def schedules_that_megatron_lacks_are_run_by_the_plan():
     for old, new, says in (
             ("heads: 4", "heads: 4, tied_embeddings: true",
              "shares no embedding between two chunks"),
-            ("heads: 4", "heads: 4, mtp_layers: 1", "no multi-token prediction")):
+            ("heads: 4", "heads: 4, mtp_layers: 1", "no multi-token prediction"),
+            ("cluster:", "framework: {fp8: matmul}\ncluster:",
+             "separates no weight gradients of parameters in FP8"),
+            ("layout: {pipeline: 4,", "framework: {overlap: {tensor: 0.5}}\n"
+             "layout: {tensor: 2, pipeline: 2,", "separates no weight gradients "
+             "beside overlapped tensor parallelism")):
         write("job.yaml", text.replace("look-ahead", "zb-v").replace(old, new))
         check(run("plan", "job.yaml", *CHEAP, "-o", "plan.json").returncode == 0,
               new)

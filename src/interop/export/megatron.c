@@ -12,6 +12,7 @@
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
 #include "planner/layout/target_flags.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -355,6 +356,18 @@ static lh_status check_runtime(const lh_plan *plan, lh_error *err)
     if (job->framework.overlap_expert > 0 && l->expert > 1)
         return fail_runtime(err, "does not overlap expert communication; "
                                  "remove framework.overlap.expert");
+    /* Transformer Engine defers weight gradients without both. */
+    if (!lhi_pipeline_is_joint(plan->pipeline)) {
+        if (job->framework.fp8 != LH_FP8_NONE)
+            return fail_runtime(err, "separates no weight gradients of "
+                                     "parameters in FP8; remove framework.fp8, "
+                                     "or use longhaul plan --for megatron");
+        if (job->framework.overlap_tensor > 0 && l->tensor > 1)
+            return fail_runtime(err, "separates no weight gradients beside "
+                                     "overlapped tensor parallelism; remove "
+                                     "framework.overlap.tensor, or use "
+                                     "longhaul plan --for megatron");
+    }
     if (job->model->tied_embeddings &&
         plan->best.placement == LH_PLACEMENT_WAVE)
         return fail_runtime(err,
