@@ -286,9 +286,8 @@ def run_case(layout, settings, ddp, case, wants):
     clip = options.pop("clip", 0.0)
     tolerance = options.pop("tolerance", 0.0)
     ranks = layout["pipeline"]
-    settings = settings | {"microbatches": MICROBATCHES}
-    if ranks == 2 and placement != "plan":
-        settings["microbatches"] //= 2
+    halves = ranks == 2 and placement != "plan"
+    settings = {"microbatches": MICROBATCHES // (2 if halves else 1)} | settings
     n = settings["microbatches"]
     if placement == "elastic":
         shares = dict(options.pop("elastic"))

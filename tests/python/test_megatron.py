@@ -215,7 +215,7 @@ def eight_ranks_equal_megatron():
             ("ud", "split", "zb-h1", {"steps": 2})]),
         ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, SHARDED, [
             ("wave", "split", "zb-v", {"steps": 2})]),
-        ({"pipeline": 2, "expert": 4}, EXPERTS, SHARDED, [
+        ({"pipeline": 2, "expert": 4}, EXPERTS | {"microbatches": 8}, SHARDED, [
             ("loop", "split", "greedy", {"steps": 2, "tolerance": 1e-6})]),
     ])
 
