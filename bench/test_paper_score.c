@@ -33,6 +33,16 @@ int main(void)
         /* no ratio */
         {score_number(1.07, 1.07), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
         {score_ratio(1.07, 1.07), SCORE_FITTED, SCORE_FITTED},
+        /* 3 ms are no effect: 100 ms are 2.9 % below 103 */
+        {score_effect(103, 103, 100), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        {score_effect(100, 103, 100), SCORE_VARIANT, SCORE_TRIVIAL},
+        /* half of 9 ms: 104.5 ms are 4.1 % below 109 */
+        {score_effect(108, 109, 100), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        /* 100 ms are 10.7 % below 112 */
+        {score_effect(111, 112, 100), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        /* does not agree */
+        {score_effect(100, 109, 100), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {score_effect(103, 103, 100), SCORE_FITTED, SCORE_FITTED},
         {above(1.004), SCORE_INFORMATIVE, SCORE_TRIVIAL},
         {above(1.006), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
         {above(0.996), SCORE_INFORMATIVE, SCORE_INFORMATIVE},

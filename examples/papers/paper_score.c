@@ -9,8 +9,8 @@
 static const double tolerance = 0.05;
 /* A smaller deviation of a ratio from 1 counts as no effect. */
 static const double no_effect = 0.005;
-/* A published ratio this close to 1, in tolerances, agrees with half of its
- * effect, too. */
+/* A published number this close to the value without the effect, in tolerances,
+ * agrees with half of its effect, too. */
 static const double faint = 2;
 /* Ratio of a range's ends from which the range excludes hardly anything. */
 static const double wide = 1.5;
@@ -52,14 +52,15 @@ static bool is_faint(const score_row *r)
 {
     score_row none = *r;
 
-    none.value = 1;
+    none.value = r->is_ratio ? 1 : r->none;
     return is_number(r) ? fabs(score_error(&none)) <= faint * tolerance
                         : score_agrees(&none);
 }
 
 static score_class classify(const score_row *r, score_class as)
 {
-    bool flat = r->is_ratio && (fabs(r->value - 1) <= no_effect || is_faint(r));
+    bool flat = (r->is_ratio && fabs(r->value - 1) <= no_effect) ||
+                ((r->is_ratio || r->none > 0) && is_faint(r));
     bool vague = is_number(r) && r->high > wide * r->low;
     bool counts = as == SCORE_INFORMATIVE || as == SCORE_VARIANT;
 
@@ -96,6 +97,14 @@ score_row score_ratio(double value, double published)
     score_row r = score_number(value, published);
 
     r.is_ratio = true;
+    return r;
+}
+
+score_row score_effect(double value, double published, double none)
+{
+    score_row r = score_number(value, published);
+
+    r.none = none;
     return r;
 }
 

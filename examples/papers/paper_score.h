@@ -12,8 +12,9 @@
 typedef enum score_class {
     SCORE_INFORMATIVE, /* computed without the published value */
     /* Agrees, but so would a model without any effect, or with half of it: a
-     * ratio within 0.5 % of 1, a published ratio within 10 % of 1, a direction
-     * with which 1 agrees, or a published range wider than a factor of 1.5. */
+     * ratio within 0.5 % of 1, a published ratio within 10 % of 1, a published
+     * time within 10 % of the time without the effect, a direction with which 1
+     * agrees, or a published range wider than a factor of 1.5. */
     SCORE_TRIVIAL,
     SCORE_FITTED,  /* a constant of the row was chosen to match results */
     SCORE_GIVEN,   /* follows from inputs of the row: an identity */
@@ -28,6 +29,9 @@ typedef struct score_row {
     double value, low, high;
     bool has_low, has_high;
     bool is_ratio; /* 1 means no effect */
+    /* Value without the effect, in the unit of `value`; 0: unknown. Only
+     * without `is_ratio`. */
+    double none;
     /* `low` and `high` were chosen for the paper's words, such as "comparable":
      * values outside do not agree. */
     bool is_word;
@@ -68,6 +72,8 @@ bool score_agrees(const score_row *r);
 score_row score_number(double value, double published);
 /* Returns the row of a published ratio, for which 1 means no effect. */
 score_row score_ratio(double value, double published);
+/* Returns the row of a published number, which is `none` without the effect. */
+score_row score_effect(double value, double published, double none);
 /* Counts a row and returns its class: a row that would be informative or a
  * variant may be trivial. */
 score_class score_add(score *s, const score_row *r, score_class as);
