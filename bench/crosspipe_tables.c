@@ -139,8 +139,10 @@ static void print_row(FILE *to, int which, int delay, unsigned datacenters,
             fputs(" |", to);
             continue;
         }
-        double seconds = predict(which, delay, datacenters, k, &columns[k].how);
-        score_row r = score_number(seconds, paper);
+        const paper_run *how = &columns[k].how;
+        double seconds = predict(which, delay, datacenters, k, how);
+        score_row r = score_effect(seconds, paper,
+                                   predict(which, 0, datacenters, k, how));
 
         print_cell(to, seconds, paper, &total[k]);
         /* F, D and W are fitted to the static cells without delay, and the
@@ -266,9 +268,11 @@ static void run_sends(const paper_pipeline *q, int schedule,
         out[k] = paper_pipeline_run(q, &sends[k]);
 }
 
-/* Error sums: at transfers of 2 F and at the others. */
+/* A schedule's error sums, at transfers of 2 F and at the others, and its
+ * seconds per microbatch without delay by case, as last computed. */
 typedef struct send_errors {
     sums long_transfer[N_SENDS], other[N_SENDS];
+    double quiet[3][N_SENDS];
 } send_errors;
 
 static void print_sends(FILE *to, unsigned datacenters, int delay, int which,
@@ -286,7 +290,11 @@ static void print_sends(FILE *to, unsigned datacenters, int delay, int which,
             dynamics[schedule - UDSUB], paper);
     for (int k = 0; k < N_SENDS; k++) {
         double seconds = r[k].ms / 1e3 / q.microbatches;
-        score_row row = score_number(seconds, paper);
+
+        if (delay == 0)
+            errors->quiet[which][k] = seconds;
+
+        score_row row = score_effect(seconds, paper, errors->quiet[which][k]);
 
         add_error(is_long ? &errors->long_transfer[k] : &errors->other[k],
                   score_error(&row));
@@ -612,11 +620,12 @@ void crosspipe_directions(FILE *to, const page_options *how)
 
 static const unsigned memories[N_MEMORIES] = {8, 10, 12, 16};
 
-/* Counts a cell: the paper's budget is 8; CLOSEST was chosen for the cells. */
+/* Counts a cell: the paper's budget is 8; CLOSEST was chosen for the cells.
+ * `quiet_s`: the time without delay, 0 if it was not computed. */
 static void count_memory(score *counts, unsigned memory, double seconds,
-                         double paper)
+                         double paper, double quiet_s)
 {
-    const score_row row = score_number(seconds, paper);
+    const score_row row = score_effect(seconds, paper, quiet_s);
 
     score_add(counts, &row,
               memory == memories[0] ? SCORE_INFORMATIVE
@@ -629,6 +638,7 @@ static void print_wave_memories(FILE *to, score *counts)
 {
     static const unsigned tried[] = {8, CLOSEST};
     sums total[2] = {{0}};
+    double quiet_s[2] = {0};
 
     fputs(
         "\n| datacenters | latency, transfer | CrossWave, measured | memory 8 "
@@ -653,7 +663,9 @@ static void print_wave_memories(FILE *to, score *counts)
 
                 fprintf(to, " %.4f (%+.1f %%) |", s, 100 * (s / paper - 1));
                 add_error(&total[m], s / paper - 1);
-                count_memory(counts, tried[m], s, paper);
+                if (delay == 0)
+                    quiet_s[m] = s;
+                count_memory(counts, tried[m], s, paper, quiet_s[m]);
             }
             fputc('\n', to);
         }
@@ -662,9 +674,11 @@ static void print_wave_memories(FILE *to, score *counts)
 }
 
 /* Prints a row. Returns whether memory 8 deviates from the measurement by more
- * than 3 %. */
+ * than 3 %. `quiet_s` has the times of the row without delay, which comes first
+ * of its datacenters. */
 static bool print_memories(FILE *to, unsigned datacenters, int delay,
-                           sums total[N_MEMORIES + 1], score *counts)
+                           sums total[N_MEMORIES + 1], score *counts,
+                           double quiet_s[N_MEMORIES])
 {
     const double paper = published(datacenters, delay, RECOMPUTED, UD);
     bool contradicted = false, proven = true;
@@ -686,11 +700,13 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
         if (m == 0)
             contradicted = bound_s > 1.03 * paper;
         add_error(&total[m], s / paper - 1);
-        count_memory(counts, memories[m], s, paper);
+        if (delay == 0)
+            quiet_s[m] = s;
+        count_memory(counts, memories[m], s, paper, quiet_s[m]);
         if (memories[m] != CLOSEST)
             continue;
         s = blocked.ms / 1e3 / q.microbatches;
-        count_memory(counts, CLOSEST, s, paper);
+        count_memory(counts, CLOSEST, s, paper, 0);
         fprintf(to, " %.4f (%+.1f %%) |", s, 100 * (s / paper - 1));
         add_error(&total[N_MEMORIES], s / paper - 1);
     }
@@ -703,6 +719,7 @@ void crosspipe_memory(FILE *to, const page_options *how)
 {
     sums total[N_MEMORIES + 1] = {{0}};
     score counts = {.numbers = {0}};
+    double quiet_s[N_MEMORIES] = {0};
     int n_contradicted = 0;
 
     fputs("| datacenters | latency, transfer | CrossUD, measured |", to);
@@ -717,8 +734,8 @@ void crosspipe_memory(FILE *to, const page_options *how)
     for (unsigned datacenters = 2; datacenters <= 4; datacenters += 2)
         for (int delay = 0; delay < 5; delay++)
             if (!how->quick || (datacenters == 4 && delay == 4))
-                n_contradicted +=
-                    print_memories(to, datacenters, delay, total, &counts);
+                n_contradicted += print_memories(to, datacenters, delay, total,
+                                                 &counts, quiet_s);
     if (how->quick)
         return;
     fputs("| rms of the ten | | |", to);
