@@ -427,14 +427,15 @@ void crosspipe_claim_savings(score *s, FILE *to)
         score_class as;
         const char *why;
     } lines[] = {
-        {"largest saving, original: CrossWave, ZB-V", wave_ms, &statics[3],
-         false, 33.6, SCORE_INFORMATIVE,
+        {"largest saving at this delay, original: CrossWave, ZB-V", wave_ms,
+         &statics[3], false, 33.6, SCORE_INFORMATIVE,
          "\"up to\", over static schedules with the same placement and memory; "
-         "measured CrossWave is slower than simulated at 2 F"},
+         "measured CrossWave is slower than simulated at 2 F; the second table "
+         "has the other delays"},
         {"CrossUD, original: 1F1B", ud_ms, &statics[0], false, 33.6,
          SCORE_FITTED, "the base was chosen for this number"},
-        {"largest saving, optimized: CrossUD, 1F1B", ud_ms, &statics[0], true,
-         21.9, SCORE_INFORMATIVE,
+        {"largest saving at this delay, optimized: CrossUD, 1F1B", ud_ms,
+         &statics[0], true, 21.9, SCORE_INFORMATIVE,
          "\"up to\" as above; measured CrossUD is slower than simulated at 2 "
          "F"},
         {"CrossUD, optimized: ZB-H1", ud_ms, &statics[2], true, 21.9,
@@ -480,6 +481,58 @@ static double static_over_solved(const model *m)
                     least, static_ms(m, &statics[k], by, ratios[i], true) / ms);
         }
     return least;
+}
+
+/* Returns the share of M70's iteration that a solved schedule saves, in
+ * percent: the largest over the static schedules with its placement and memory.
+ */
+static double largest_saving(bool transfer, double ratio, bool arranged)
+{
+    const model *m = &models[0];
+    double most = 0;
+
+    for (int k = 0; k < N_STATICS; k++) {
+        const paper_pipeline q =
+            delayed_pipeline(m, statics[k].placement, transfer, ratio);
+
+        if (!statics[k].unlimited)
+            most = fmax(most, 100 * (1 - solve_once(&q, EFFORT).ms /
+                                             static_ms(m, &statics[k], transfer,
+                                                       ratio, arranged)));
+    }
+    return most;
+}
+
+/* Adds "achieved by the M70 model" at a transfer of 2 F: the largest saving at
+ * this delay over the largest at the five others. */
+static void claim_largest_saving(score *s, FILE *to, bool arranged)
+{
+    const double at_2f = largest_saving(true, 2, arranged);
+    double others = 0;
+    char why[96];
+    score_line l = {.where = "section 7.1",
+                    .claimed =
+                        arranged ? "the same, optimized"
+                                 : "M70: largest saving at transfer 2 F over "
+                                   "the largest at five other delays, original",
+                    .run = "M70, solved",
+                    .row = crosspipe_above,
+                    .digits = 3,
+                    .unit = "",
+                    .as = SCORE_INFORMATIVE,
+                    .why = why};
+
+    for (int transfer = 0; transfer < 2; transfer++)
+        for (int i = 0; i < N_RATIOS; i++)
+            if (!transfer || ratios[i] < 2)
+                others = fmax(
+                    others, largest_saving(transfer == 1, ratios[i], arranged));
+    snprintf(why, sizeof why,
+             "the paper has its largest at transfer 2 F; %.1f "
+             "and %.1f %% here",
+             at_2f, others);
+    l.row.value = at_2f / others;
+    score_print_line(s, &l, to);
 }
 
 /* Returns how often one microbatch crosses between the datacenters. */
@@ -557,6 +610,8 @@ void crosspipe_claim_strides(score *s, FILE *to)
          "a path with O(n) crossings for n microbatches"},
     };
 
+    claim_largest_saving(s, to, false);
+    claim_largest_saving(s, to, true);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         score_line l = {
             lines[i].where,    lines[i].claimed,          lines[i].run,
