@@ -35,9 +35,34 @@ static bool can_halve(const lh_pipeline *p)
     return true;
 }
 
+/* Returns the total time of a machine's operations, in units of the shop. */
+static int64_t compute_work(const lhi_shop *shop, const lhi_machine *m)
+{
+    int64_t work = 0;
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        const lhi_stream *t = &shop->streams[m->first_stream + i];
+        for (uint32_t k = 0; k < t->count; k++)
+            work += shop->time[t->first + k];
+    }
+    return work;
+}
+
+/* Checks whether messages wait little in queues, which coarser pipelines do not
+ * have: no link works half as long as the device with the most work. */
+static bool has_short_queues(const lhi_shop *shop)
+{
+    int64_t device = 0, link = 0;
+    for (uint32_t m = 0; m < shop->n_machines; m++) {
+        const lhi_machine *machine = &shop->machines[m];
+        int64_t *most = machine->kind == LHI_DEVICE ? &device : &link;
+        *most = lhi_max_int64(*most, compute_work(shop, machine));
+    }
+    return 2 * link < device;
+}
+
 bool lhi_multilevel_is_applicable(const lhi_solver *r)
 {
-    return !r->is_reduced && can_halve(r->p) &&
+    return has_short_queues(r->shop) && !r->is_reduced && can_halve(r->p) &&
            r->p->n_chunks >= 2 * r->p->n_devices &&
            r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN &&
            lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_TUNING);

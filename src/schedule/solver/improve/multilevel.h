@@ -6,9 +6,10 @@
 
 #include "schedule/solver/state/solver.h"
 
-/* Checks whether multilevel tuning applies: devices have several chunks, and
- * pairs of neighbouring chunks are on pairs of neighbouring devices. Messages
- * queue on links only in the finest pipeline. */
+/* Checks whether multilevel tuning applies: devices have several chunks, pairs
+ * of neighbouring chunks are on pairs of neighbouring devices, and links are
+ * less than half as busy as devices. Messages queue on links only in the finest
+ * pipeline. */
 bool lhi_multilevel_is_applicable(const lhi_solver *r);
 
 /* Tunes a dispatching rule's parameters for `ticks` of work. It first tunes
