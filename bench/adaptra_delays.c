@@ -39,11 +39,12 @@ static void print_causes(FILE *to, double delay_ms, adaptra_system system)
 {
     const char *method = adaptra_runs[system].method;
     unsigned link = last_link(&middle);
-    double quiet = nonblocking_ms(0, 0, method);
-    double free_ms = nonblocking_ms(link, delay_ms, method);
+    double added =
+        nonblocking_ms(link, delay_ms, method) - nonblocking_ms(0, 0, method);
     double ms = adaptra_ms(&middle, link, delay_ms, system);
+    double quiet = adaptra_ms(&middle, 0, 0, system);
 
-    fprintf(to, " %g | %g | %g |", ms, free_ms - quiet, ms - free_ms);
+    fprintf(to, " %g | %g | %g |", ms, added, ms - quiet - added);
 }
 
 void adaptra_causes(FILE *to, const page_options *how)
