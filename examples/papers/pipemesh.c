@@ -90,13 +90,11 @@ static void print_table4(void)
             score *once = k < 2 ? &memory : NULL;
             if (k < 3)
                 print_cell(2, d.a, row->a, once,
-                           elastic && i == 0 ? SCORE_FITTED
-                                             : SCORE_INFORMATIVE);
+                           elastic && i == 0 ? SCORE_FITTED : SCORE_GIVEN);
             else
                 printf(" - / %.1f |", row->a);
-            print_cell(2, d.g, row->g, once, SCORE_INFORMATIVE);
-            print_cell(2, d.p, row->p, elastic ? &memory : NULL,
-                       SCORE_INFORMATIVE);
+            print_cell(2, d.g, row->g, once, SCORE_GIVEN);
+            print_cell(2, d.p, row->p, elastic ? &memory : NULL, SCORE_GIVEN);
             print_cell(1, d.tflops, row->tflops, &s, SCORE_GIVEN);
             print_cell(1, 100 * d.tflops / m->peak_tflops, row->mfu, &s,
                        SCORE_GIVEN);
