@@ -347,13 +347,6 @@ static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
     how->max_iteration_ns = s->max_iteration_ns;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
-    if (status == LH_OK && s->max_iteration_ns > 0 &&
-        lh_plan_iteration_ns(*plan) > s->max_iteration_ns)
-        status =
-            cli_error(c, LH_EINFEASIBLE,
-                      "%s: no plan found within --max-iteration; the "
-                      "fastest takes %.3f s",
-                      job->name, (double)lh_plan_iteration_ns(*plan) / 1e9);
     cli_questions_fini(&questions);
     return status;
 }
@@ -633,6 +626,8 @@ static lh_status make_plan(cli *c, planning_result *m)
         status = run_planner(c, planned, &how, &m->plan);
         if (status == LH_OK && s->network)
             status = plan_by_packets(c, planned, &how, m);
+        if (status == LH_OK)
+            status = cli_check_iteration(c, m->plan, s->max_iteration_ns);
     }
     lh_job_free(job);
     return status;

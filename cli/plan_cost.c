@@ -107,6 +107,18 @@ const char *cli_cheaper_plan_text(const lh_plan *plan, char *text, size_t room)
     return text;
 }
 
+lh_status cli_check_iteration(cli *c, const lh_plan *plan, int64_t most_ns)
+{
+    if (most_ns == 0 || lh_plan_iteration_ns(plan) <= most_ns)
+        return LH_OK;
+    return cli_error(c, LH_EINFEASIBLE,
+                     "no plan found with an iteration of at most %.9g s "
+                     "(--max-iteration); the fastest found takes %.9g s (%s)",
+                     (double)most_ns * 1e-9,
+                     (double)lh_plan_iteration_ns(plan) * 1e-9,
+                     cli_time_source_text(plan));
+}
+
 void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
 {
     const lh_plan_cost *own = plan->best.cost;

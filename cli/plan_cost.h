@@ -29,6 +29,9 @@
 /* Prints an iteration's cost for the plan's heading; nothing if the job has no
  * prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
+/* Checks that the plan's iteration takes at most most_ns; 0: no limit.
+ * LH_EINFEASIBLE otherwise. */
+lh_status cli_check_iteration(cli *c, const lh_plan *plan, int64_t most_ns);
 /* Prints a line about the knee (least product of time and cost) of all plans
  * that the plan lists, and about the cheapest of them, if the objective is not
  * cost and they cost at least 10 % less than this one. */

@@ -239,21 +239,16 @@ static void format_change(double x, double other, const char *of, char *text,
 static void print_knee(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size_result *r)
 {
-    char where[GAP_TEXT] = "", days[AMOUNT_TEXT], usd[AMOUNT_TEXT];
+    char days[AMOUNT_TEXT], usd[AMOUNT_TEXT];
     char time[AMOUNT_TEXT], cost[AMOUNT_TEXT];
     const lh_size *x = &r->knee;
     if (!x->gpus)
         return;
-    for (uint32_t i = 0, n = 0; i < job->n_datacenters && n < sizeof where; i++)
-        if (x->nodes[i])
-            n += (uint32_t)snprintf(where + n, sizeof where - n,
-                                    "%s%" PRIu32 " node%s in %s", n ? ", " : "",
-                                    x->nodes[i], x->nodes[i] > 1 ? "s" : "",
-                                    job->datacenters[i].name);
     cli_print(c, "\n");
-    cli_wrap(c, "knee", "%" PRIu32 " GPUs (%s%s): %s, USD %s",
-             x->gpus + x->spare_gpus, where, x->spot ? ", spot capacity" : "",
-             format_duration(x->train_s, days), format_amount(x->usd, usd));
+    cli_wrap(c, "knee", "%" PRIu32 " GPUs: %s (modelled), USD %s",
+             x->gpus + x->spare_gpus, format_duration(x->train_s, days),
+             format_amount(x->usd, usd));
+    print_nodes(c, job, x, o->failures->spares);
     format_change(x->train_s, r->cheapest.train_s, "time", time, sizeof time);
     format_change(x->usd, r->cheapest.usd, "cost", cost, sizeof cost);
     cli_wrap(c, "", "%s for %s than the cheapest", time, cost);
@@ -273,10 +268,10 @@ static void print_next(cli *c, const lh_size_options *o,
     const lh_size *best = &r->cheapest;
     char how[AMOUNT_TEXT * 2] = "";
     if (o->deadline_s > 0 && best->between_usd > 0)
-        snprintf(how, sizeof how, " --objective cost --max-iteration %.3fs",
-                 floor((double)best->iteration_ns * o->deadline_s /
-                       best->train_s / 1e6) /
-                     1e3);
+        snprintf(how, sizeof how, " --objective cost --max-iteration %.9gs",
+                 1e-9 * floor(fmax((double)best->iteration_ns,
+                                   (double)best->iteration_ns * o->deadline_s /
+                                       best->train_s)));
     cli_print(c,
               "\nnext          longhaul plan %s%s (searches longer, and may "
               "find a %s)\n",

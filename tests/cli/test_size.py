@@ -125,7 +125,7 @@ def the_knee_is_named():
     less = round(100 * (1 - knee["train_s"] / best["train_s"]))
     more = round(100 * (knee["usd"] / best["usd"] - 1))
     check(f"{less} % less time for {more} % more cost than the cheapest" in
-          text and f"knee          {knee['gpus']} GPUs (" in text, text)
+          text and f"knee          {knee['gpus']} GPUs: " in text, text)
     only = ["--deadline", "10h", "--nodes", "1,0"]
     check(size(*only)["knee"] is None, "one size has no knee")
     check("knee" not in case("one", [*SIZE, *only], out=ANY).stdout, "one size")
@@ -146,6 +146,10 @@ def the_next_command_keeps_the_deadline():
     iterations = 1e9 / (32 * 1024)
     check(plan["cost"]["usd"] * iterations <= 1.01 * found["usd"], f"{plan['cost']}")
     check(plan["iteration_s"] * iterations <= 1.2 * 3600, f"{plan['iteration_s']}")
+    case("no plan is so fast", ["plan", "sized.yaml", "--objective", "cost",
+                                "--max-iteration", "1us", "--effort", "1"], 1,
+         err=r"no plan found with an iteration of at most 1e-06 s \(--max-iteration\); "
+         r"the fastest found takes [\d.]+ s \(modelled\)")
 
 
 @test

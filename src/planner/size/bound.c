@@ -18,7 +18,7 @@
 enum {
     MAX_BOXES = 4000, /* stops the search; the bound stays valid */
     MAX_PLANS = 8,    /* planned for their proven bounds */
-    MAX_USELESS = 2   /* successive ones whose bounds exclude nothing more */
+    MAX_USELESS = 2   /* successive plans that raise no bound end it */
 };
 /* The sizes from `low` to `high`. */
 typedef struct box {

@@ -41,11 +41,11 @@ enum {
 static const double EFFICIENCY_MARGIN = 1.25;
 
 /* A size is the knee if its product of time and cost is below this share of
- * those of the other sizes in the result: a difference that matters. */
+ * those of the other sizes in the result, as for plans (cli/plan_cost.c):
+ * products of neighbouring sizes differ by a few percent. */
 static const double KNEE_SHARE = 0.9;
 
-/* --- efforts and estimates -------------------------------------------------
- */
+/* --- efforts and estimates ------------------------------------------------ */
 
 /* Checks whether the effort, the number of sizes to plan, is not used up. */
 static bool may_plan(const lhi_size_search *s)
@@ -661,6 +661,7 @@ static lh_status fill_knee(lhi_size_search *s, lh_error *err)
     const lhi_planned_size *size;
     lh_size knee;
     bool found;
+    s->result->knee = (lh_size){0};
     if (!s->priced || !s->result->n_found)
         return LH_OK;
     LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_less_product, &found,
@@ -681,6 +682,7 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
     bool found, better = true, deep = false;
     for (int i = 0; i < MAX_ROUNDS && better; i++) {
         LHI_TRY(fill_best(s, &found, err));
+        LHI_TRY(fill_knee(s, err)); /* may plan sizes */
         LHI_TRY(check_planned(s, &better, err));
         if (better)
             continue;
@@ -702,7 +704,7 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
     }
     for (uint32_t i = 0; i < s->n_planned; i++)
         r->n_planned += lhi_size_is_in_ranges(s, s->planned[i]->nodes);
-    return fill_knee(s, err);
+    return LH_OK;
 }
 
 /* --- search --- */
