@@ -356,7 +356,8 @@ static lh_status check_runtime(const lh_plan *plan, lh_error *err)
     if (job->framework.overlap_expert > 0 && l->expert > 1)
         return fail_runtime(err, "does not overlap expert communication; "
                                  "remove framework.overlap.expert");
-    /* Transformer Engine defers weight gradients without both. */
+    /* Transformer Engine cannot defer weight gradients of FP8 parameters, or
+     * with overlapped tensor-parallel communication. */
     if (!lhi_pipeline_is_joint(plan->pipeline)) {
         if (job->framework.fp8 != LH_FP8_NONE)
             return fail_runtime(err, "separates no weight gradients of "

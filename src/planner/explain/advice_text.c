@@ -97,14 +97,18 @@ static int describe_slowest(const lh_advice_question *q,
                             size_t room)
 {
     double slowest = 0, most = 0; /* differences to it, in per cent */
+    uint32_t n = 0;               /* other options with a time */
     for (uint32_t i = 0; advised->iteration_ns > 0 && i < q->n_options; i++) {
         const int64_t ns = q->options[i].iteration_ns;
+        if (ns <= 0 || &q->options[i] == advised)
+            continue;
         const double percent =
-            ns > 0 ? 100 * ((double)ns / (double)advised->iteration_ns - 1) : 0;
+            100 * ((double)ns / (double)advised->iteration_ns - 1);
         slowest = fmax(slowest, percent);
         most = fmax(most, fabs(percent));
+        n++;
     }
-    if (advised->iteration_ns > 0 && most < 0.005)
+    if (n > 0 && most < 0.005)
         return snprintf(text, room, "; the iteration time is equal");
     return slowest >= 0.005
                ? snprintf(text, room,

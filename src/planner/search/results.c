@@ -278,8 +278,9 @@ static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 /* Begins the reason of an alternative that was not simulated. */
 #define NOT_SIMULATED "not simulated when the search ended"
 /* Largest possible gain over the plan, in per cent, that is printed for a layout
- * that was not simulated: larger ones show how loose its lower bound is. */
-#define TIGHT_PERCENT 20
+ * that was not simulated. Layouts this far below the plan are simulated first:
+ * a larger gain at the end of the search comes from a loose lower bound. */
+#define MAX_PRINTED_GAIN_PERCENT 20
 
 /* Checks whether a candidate is still open at the end: neither pruned by its
  * bound nor evaluated under every method. Later results may have pruned it. */
@@ -332,7 +333,7 @@ static const char *format_bounded_loss(const lh_plan_options *options,
     const bool cost = options->objective == LH_PLAN_CHEAPEST;
     const double ahead =
         100.0 * ((double)best->iteration_ns / (double)bound_ns - 1);
-    if (can_win && !cost && ahead > 0 && ahead <= TIGHT_PERCENT)
+    if (can_win && !cost && ahead > 0 && ahead <= MAX_PRINTED_GAIN_PERCENT)
         snprintf(text, sizeof text,
                  "%s; at most %.1f %% faster by its lower bound: %s",
                  NOT_SIMULATED, ahead, bound);
