@@ -80,17 +80,19 @@ def a_busy_machine_is_reported():
     a_plan()
     if not has_blas():
         return
+    n = len(os.sched_getaffinity(0))
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
-              for _ in range(os.cpu_count())]
+              for _ in range(n)]
     try:
         steps, found = 50, {"elapsed_s": 0}
         while found["elapsed_s"] < 2:  # shorter runs do not measure it
             steps *= 2
             done = run("train", "two.json", *CPU[:-1], str(steps), "--json")
             found = json.loads(done.stdout)
-        check(found["other_processors"] > 0.25 * os.cpu_count(),
-              found["other_processors"])
-        case("load", ["train", "two.json", *CPU[:-1], str(steps)],
+        # Ranks and other programs share the processors by halves.
+        check(found["other_processors"] is not None and
+              found["other_processors"] > 0.25, found["other_processors"])
+        case("load", ["train", "two.json", *CPU[:-1], str(2 * steps)],
              out=r"\nload +other programs used [\d.]+ of this machine's ")
     finally:
         for one in others:

@@ -27,7 +27,12 @@ static lh_job *draw_job(lhi_random *r)
     static const double latencies[] = {0.1, 1, 10, 40};
     static const double rates[] = {10, 100, 400, 1600};
     static const double per_gb[] = {0, 0.001, 0.01, 0.1};
-    const uint32_t width = PICK(r, hidden);
+    const uint32_t width = PICK(r, hidden), of_node = PICK(r, node);
+    const uint32_t n_layers = PICK(r, layers), batch = PICK(r, batches);
+    const char *const west = PICK(r, gpus), *const east = PICK(r, gpus);
+    const double west_usd = PICK(r, prices), east_usd = PICK(r, prices);
+    const double latency_ms = PICK(r, latencies), gbps = PICK(r, rates);
+    const double gb_usd = PICK(r, per_gb);
     return job_with(
         JOB_SMALL,
         "  gpus_per_node: %u\n"
@@ -40,9 +45,8 @@ static lh_job *draw_job(lhi_random *r)
         "training: {global_batch: %u, sequence: 1024, zero: 1, recompute: "
         "none}\n"
         "layout: {tensor: 1, context: 1}\n",
-        PICK(r, node), MOST, PICK(r, gpus), PICK(r, prices), MOST,
-        PICK(r, gpus), PICK(r, prices), PICK(r, latencies), PICK(r, rates),
-        PICK(r, per_gb), PICK(r, layers), width, 4 * width, PICK(r, batches));
+        of_node, MOST, west, west_usd, MOST, east, east_usd, latency_ms, gbps,
+        gb_usd, n_layers, width, 4 * width, batch);
 }
 
 /* Plans a node count for the least time or, with a limit on the iteration, for
