@@ -428,21 +428,29 @@ static lh_status load_weights(lhi_training *t, lh_error *err)
                           path);
 }
 
+/* Checks whether the learning rate decays to min-rate. */
+static bool decays(const lhi_training *t)
+{
+    return t->recipe.options[LHI_RECIPE_RATE_DECAY] <= LH_RATE_DECAY_LINEAR;
+}
+
 /* Checks, when the run begins, that the learning rate does not rise while it
  * decays, and that a changed peak has an effect. LH_EINPUT: otherwise. */
 static lh_status check_rates(const lhi_training *t, lh_error *err)
 {
     const double *o = t->recipe.options;
+    const bool resumes = t->o.model->resume;
     const bool overrides = t->recipe.overridden >> LHI_RECIPE_RATE & 1;
-    if (t->o.is_migrated || t->o.is_restarted ||
-        o[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR)
+    const bool changes =
+        overrides || (t->recipe.overridden >> LHI_RECIPE_MIN_RATE & 1);
+    if (t->o.is_migrated || t->o.is_restarted || !decays(t))
         return LH_OK;
-    if (o[LHI_RECIPE_MIN_RATE] > o[LHI_RECIPE_RATE])
+    if ((!resumes || changes) && o[LHI_RECIPE_MIN_RATE] > o[LHI_RECIPE_RATE])
         return lhi_fail(err, LH_EINPUT,
                         "min-rate, the learning rate after the decay, is %.9g "
                         "and above rate, the highest, which is %.9g: %s",
                         o[LHI_RECIPE_MIN_RATE], o[LHI_RECIPE_RATE],
-                        overrides ? "override both" : "give other rates");
+                        resumes ? "override both" : "give other rates");
     if (overrides && (double)lhi_train_step(t->train) >= o[LHI_RECIPE_STEPS])
         return lhi_fail(err, LH_EINPUT,
                         "--override rate has no effect: the learning-rate "
@@ -463,8 +471,6 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                                     .resume = m->resume,
                                     .fresh = m->fresh};
     const double end = t->recipe.options[LHI_RECIPE_STEPS];
-    const bool decays =
-        t->recipe.options[LHI_RECIPE_RATE_DECAY] <= LH_RATE_DECAY_LINEAR;
     char text[200];
     if (m->resume && end < (double)t->o.steps && t->o.remarks.print) {
         snprintf(text, sizeof text,
@@ -472,8 +478,8 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                  "have its final rate, %g; --override steps stretches it to "
                  "--steps",
                  end,
-                 t->recipe.options[decays ? LHI_RECIPE_MIN_RATE
-                                          : LHI_RECIPE_RATE]);
+                 t->recipe.options[decays(t) ? LHI_RECIPE_MIN_RATE
+                                             : LHI_RECIPE_RATE]);
         t->o.remarks.print(t->o.remarks.context, text);
     }
     return m->checkpoint ? lhi_folder_claim_check(&claim, &t->discarded,
