@@ -56,8 +56,9 @@ static bool read_machine(double *busy_s, double *idle_s)
     const double tick_s = 1 / (double)sysconf(_SC_CLK_TCK);
     if (n != 8 || !(tick_s > 0))
         return false;
-    *busy_s = tick_s * (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]);
-    *idle_s = tick_s * (double)(t[3] + t[4]);
+    /* t[7]: another virtual machine had the processor. */
+    *busy_s = tick_s * (double)(t[0] + t[1] + t[2] + t[5] + t[6]);
+    *idle_s = tick_s * (double)(t[3] + t[4] + t[7]);
     return true;
 }
 

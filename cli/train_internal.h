@@ -8,6 +8,8 @@
  * - train_data_paths.c: message data paths
  * - train_events.c: events that make elements slow
  * - train_adapt.c: the adaptive run's reports
+ * - train_clock.c: wall time, and processors that other programs use
+ * - train_hosts.c: the ranks of this host (--hosts)
  * - train_output.c: results
  * - train_report.c: results as an HTML page or an image
  * - train_memory.c: memory per rank

@@ -152,9 +152,12 @@ static uint32_t fill_marks(const cli_view *began, const lh_train_result *r,
     for (uint32_t i = 0; i <= n_switches; i++) {
         const uint64_t step = i < n_switches ? rows[i].step : UINT64_MAX;
         for (; restart < r->n_restarts && r->restarts[restart].step <= step;
-             restart++, n++) {
+             restart++) {
+            const uint64_t at = r->restarts[restart].step;
+            if (n > 0 && marks[n - 1].step == at)
+                continue;
             snprintf(labels[n], sizeof *labels, "restart");
-            marks[n] = (lh_report_mark){r->restarts[restart].step, labels[n]};
+            marks[n++] = (lh_report_mark){at, labels[n]};
         }
         if (i == n_switches || rows[i].refused)
             continue;

@@ -42,11 +42,11 @@ typedef struct lhi_tcp_join_state {
     int64_t end_ns;
     uint32_t n_informed; /* ranks that got the reason */
     uint32_t n_failed;   /* connected ranks that are to send why they failed */
-    /* options->is_stopped() has returned true. While the rank connects to a
-     * lower one, for at most a second more, it is not: a rank whose handshake
-     * is complete can give the reason. */
+    /* Joining stops: options->is_stopped() has returned true. A rank that is
+     * connecting to a lower rank continues for at most 1 s, so that it can send
+     * the reason over a complete connection. */
     bool is_stopped;
-    bool connects;
+    bool connects; /* this rank is connecting to a lower rank */
     int64_t asked_ns; /* when a stop was first requested; 0: not yet */
     /* By rank: its number was claimed with a wrong secret. */
     bool *is_impersonated;
