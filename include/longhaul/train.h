@@ -81,10 +81,11 @@ typedef struct lh_train_options {
      * processes on this machine, the calling process is polled too, and the
      * stronger request wins.
      *
-     * On other ranks started by mpirun or srun it is polled once per iteration,
-     * only to warn that rank 0 decides. May be called from several threads.
-     * Ranks still alive 3 s after the calling process received LH_STOP_NOW are
-     * killed. */
+     * On other ranks it is polled at least once per iteration; a request to any
+     * rank ends the run of all ranks after the iteration, and LH_STOP_NOW acts
+     * at once only on rank 0 and in the calling process. May be called from
+     * several threads. Ranks still alive 3 s after the calling process received
+     * LH_STOP_NOW are killed. */
     int (*stop)(void *context);
     /* Called when a run started by mpirun or srun has failed, before this rank
      * leaves it, which takes a moment. `why` is NULL on all ranks except the

@@ -398,6 +398,7 @@ def run_on_hosts(*options, between=lambda hosts: None, last=()):
     options, and calls `between` with the launchers once the run has begun.
     Returns errors and statuses."""
     uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    uniform("slow.yaml", devices=2, microbatches=2, times=(50, 50, 50))
     log = WORK / "hosts.jsonl"
     log.unlink(missing_ok=True)
     with reserved_port() as port:
@@ -455,6 +456,14 @@ def a_signal_to_one_host_ends_all():
     check("stopping after this iteration" in ended[0][0] and ended[1] ==
           ("longhaul: rank 0 received a stop request: the run ends\n", 1),
           f"{ended}")
+
+
+@test
+def a_signal_in_the_last_iteration_changes_nothing():
+    ended = run_on_hosts("train", "slow.yaml", *ENDLESS[2:4], "--steps", "2",
+                         *ENDLESS[-2:], between=lambda hosts:
+                         hosts[1].send_signal(signal.SIGTERM))
+    check(ended == [("", 0)] * 2, f"{ended}")
 
 
 @test

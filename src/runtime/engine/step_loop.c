@@ -448,7 +448,7 @@ static lh_status lead_measurement(lhi_run_worker *w, lh_error *err)
 static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_END,
-                           .stopped_by = w->stopped_by};
+                           .stopped_by = w->interrupted ? w->stopped_by : 0};
     LHI_TRY(decide_proposal(w, &command, err));
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(lhi_run_worker_send_command(w, r, &command, err));
