@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that torchrun's variables or --hosts start, over tcp."""
 import os
+import re
 import shutil
 import signal
 import socket
@@ -376,9 +377,9 @@ def stopped_launch(stopped, *options):
 def a_launcher_kills_a_stopped_rank_after_the_silence():
     process = stopped_launch([0], "--silence", "0.2s")
     err = process.communicate(timeout=harness.HANGS)[1]
-    check(process.returncode and "longhaul: the process of rank 0 was stopped for "
-          "longer than 200 ms (--silence) and is killed\n" in err and
-          "did not end" not in err, err)
+    check(process.returncode == 128 + signal.SIGKILL and
+          "longhaul: the process of rank 0 was stopped for longer than 200 ms "
+          "(--silence) and is killed\n" in err and "did not end" not in err, err)
 
 
 @test
@@ -429,8 +430,19 @@ def each_host_prints_why_the_run_failed():
     ended = run_on_hosts(*ENDLESS, between=lambda hosts: os.kill(
         children(hosts[1].pid)[0], signal.SIGKILL))
     check("longhaul: rank 1: its connection to rank 0 was " in ended[0][0] and
+          "checkpoint" not in ended[0][0] and
           ended[1] == ("longhaul: rank 1 was killed by signal 9 (Killed)\n",
                        128 + signal.SIGKILL), f"{ended}")
+    log = WORK / "hosts.jsonl"
+    ended = run_on_hosts(
+        *trained.TRAIN, "--steps", "1000000", "--checkpoint", "last",
+        "--checkpoint-every", "1", "--keep", "1", "--log", log.name,
+        between=lambda hosts: [
+            harness.until(lambda: [*(WORK / "last").glob("step-*")], hosts[0]),
+            os.kill(children(hosts[1].pid)[0], signal.SIGKILL)])
+    check(re.search(r"rank 1: its connection to rank 0 was .*; the last checkpoint "
+                    r"is step \d+ in last: continue with --resume",
+                    ended[0][0]), f"{ended}")
     write("kills.yaml", """
         longhaul: events/1
         events:

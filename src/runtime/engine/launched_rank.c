@@ -37,9 +37,13 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
 {
     const lhi_job *job = of;
     lh_status status = lhi_job_run_rank(net, of, result, size, err);
-    bool speaks = status == LH_OK || lhi_net_is_reporter(net);
-    if (status != LH_OK && status != LH_ECANCELED)
-        exit_with_message(job, speaks ? lhi_net_failure(net) : NULL);
+    lh_error why;
+    if (status == LH_OK || status == LH_ECANCELED)
+        return status;
+    lhi_fail(&why, status, "%s", lhi_net_failure(net));
+    if (lhi_net_lost_rank(net) != LHI_NET_NO_RANK)
+        lhi_job_add_last_checkpoint(job, &why);
+    exit_with_message(job, lhi_net_is_reporter(net) ? why.text : NULL);
     return status;
 }
 

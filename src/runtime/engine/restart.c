@@ -140,17 +140,13 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
              text, n, again, last);
 }
 
-/* Adds the newest checkpoint to the error `why` of a run without restarts that
- * lost a rank. Its folder has only checkpoints of this run or of the one that
- * it continues, unless the run has --fresh. Only the process that reports for
- * the run adds it. */
-static void add_last_checkpoint(const lhi_job *job, lh_error *why)
+void lhi_job_add_last_checkpoint(const lhi_job *job, lh_error *why)
 {
     const lh_train_model *m = job->model;
     char text[sizeof why->text];
     uint64_t *steps = NULL;
     size_t n = 0;
-    if (job->follows || !m || !m->checkpoint || m->fresh ||
+    if (!m || !m->checkpoint || m->fresh ||
         lhi_train_find(m->checkpoint, &steps, &n, NULL) != LH_OK)
         return;
     snprintf(text, sizeof text, "%.300s", why->text);
@@ -320,7 +316,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
     if (needs_restart && job->record)
         add_restarts_used_up(job, &why);
     else if (needs_restart)
-        add_last_checkpoint(job, &why);
+        lhi_job_add_last_checkpoint(job, &why);
     if (status != LH_OK && err)
         *err = why;
     return status;

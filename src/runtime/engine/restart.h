@@ -80,6 +80,11 @@ typedef struct lhi_attempts {
 lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
                                lhi_rank_result *results, lh_error *err);
 
+/* Adds the newest checkpoint to the error `why` of a run without restarts that
+ * lost a rank. Its folder has only checkpoints of this run or of the one that
+ * it continues, unless the run has --fresh: then nothing is added. */
+void lhi_job_add_last_checkpoint(const lhi_job *job, lh_error *why);
+
 /* Makes all ranks of an attempt resume from the newest checkpoint that the run
  * has written; if there is none, the run begins as in its first attempt.
  * Collective, unless the job does not restart. */
