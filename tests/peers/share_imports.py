@@ -5,26 +5,31 @@
     share_imports.py PACKAGE[,PACKAGE...] {TEST.py [ARGUMENT...] :}...
 
 One import of torch, Megatron-LM and torchtitan takes as long as many of these
-tests. A test runs as if it was started alone, and as many run at a time as there are
-processors. Prints each test's processor time, the output of those that fail or are skipped,
-and the sum of their checks. Packages that are missing are left to the tests.
+tests. As many tests run at a time as there are processors, each for at most half
+an hour. They differ from tests that are started alone: packages that torchtitan
+only imports are stubs if they are missing (stand_ins.py), Hugging Face's hub is
+offline, and PyTorch compiles no functions, unless $LONGHAUL_ALL_CASES is set.
+
+Prints each test's processor time and output, the output of failing tests again,
+and the sum of their checks. Packages that cannot be imported are left to the tests.
 $LONGHAUL_TORCH names a Python that has them.
 """
 import importlib
 import os
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 import types
 import warnings
 
 import stand_ins
+from library_path import leave_built_library
 from skip_without import SKIP, skip_without
 
-# The tests start longhaul by its path, and import the package's own library.
-if os.environ.pop("LD_LIBRARY_PATH", None):
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+LIMIT_S = 1800
+leave_built_library()
 try:
     import torch
 except ImportError as error:
@@ -34,15 +39,16 @@ except ImportError as error:
 def import_packages(names):
     """Imports the packages that are installed."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # The compiler takes longer than what these tests compute.
-    torch.compiler.set_stance("force_eager")
+    if "LONGHAUL_ALL_CASES" not in os.environ:
+        # Compilation takes longer than these tests.
+        torch.compiler.set_stance("force_eager")
     stand_ins.put_in()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
             try:
                 importlib.import_module(name)
-            except ImportError as error:
+            except Exception as error:  # the tests that need it report it
                 print(f"{name}: {error}", file=sys.stderr)
 
 
@@ -69,54 +75,71 @@ def split(arguments):
 
 
 class Test:
-    """A test file that runs in a child process."""
+    """A test file that runs in a child process, which leads a process group."""
 
     def __init__(self, command):
-        self.failure = ""
         self.name = "/".join(pathlib.Path(command[0]).parts[-2:])
-        self.streams = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self.output = tempfile.TemporaryFile()
         sys.stdout.flush()
         sys.stderr.flush()
         self.child = os.fork()
         if not self.child:
-            for number, stream in enumerate(self.streams, 1):
-                os.dup2(stream.fileno(), number)
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.alarm(LIMIT_S)  # no handler: ends the process
+            for stream in (1, 2):
+                os.dup2(self.output.fileno(), stream)
             run(command)
             sys.exit()
 
+    def kill(self):
+        """Kills the test and the ranks that it has started."""
+        try:
+            os.killpg(self.child, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
     def finish(self, status, seconds):
-        """Prints the test's result; returns its checks: passed, failed, skipped."""
-        print(f"{seconds:6.1f} s {self.name}, exit status {status}", flush=True)
-        texts = []
-        for stream in self.streams:
-            stream.seek(0)
-            texts.append(stream.read())
+        """Prints the test's result; returns its checks (passed, failed, skipped)
+        and, if it failed, its output."""
+        if status == -signal.SIGALRM:
+            self.kill()
+        self.output.seek(0)
+        text = self.output.read().decode(errors="replace")
+        print(f"{seconds:6.1f} s {self.name}, exit status {status}\n{text}",
+              flush=True)
         if status == SKIP:
-            print(texts[1], file=sys.stderr)
-            return 0, 0, 1
-        if status:
-            self.failure = "\n".join([self.name, *texts])
-        found = re.findall(r"(\d+) passed, (\d+) failed", texts[0])
+            return (0, 0, 1), None
+        found = re.findall(r"(\d+) passed, (\d+) failed", text)
         passed, failed = map(int, found[-1]) if found else (int(not status), 0)
-        return passed, max(failed, int(status != 0)), 0
+        return ((passed, max(failed, int(status != 0)), 0),
+                f"{self.name}, exit status {status}\n{text}" if status else None)
 
 
 def main(packages, *arguments):
     import_packages(packages.split(","))
     waiting, running, total = split(arguments), {}, [0, 0, 0]
     failures = []
+
+    def stop(number, _):
+        for test in running.values():
+            test.kill()
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     while waiting or running:
         if waiting and len(running) < len(os.sched_getaffinity(0)):
             test = Test(waiting.pop(0))
             running[test.child] = test
             continue
         child, status, used = os.wait3(0)
-        test = running.pop(child)
-        counts = test.finish(os.waitstatus_to_exitcode(status),
-                             used.ru_utime + used.ru_stime)
+        counts, failure = running.pop(child).finish(
+            os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
         total = [a + b for a, b in zip(total, counts)]
-        failures.append(test.failure)
-    print(*filter(None, failures), sep="\n", file=sys.stderr)  # at the end
+        failures += [failure] if failure else []
+    print(*failures, sep="\n", file=sys.stderr)
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] else 0 if total[0] else SKIP
 

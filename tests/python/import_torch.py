@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports torch and longhaul, or skips the test with a reason."""
 import os
-import pathlib
 import subprocess
 import sys
 
+from library_path import leave_built_library
 from skip_without import skip_without
 
-# Folders with another library than the package's own.
-folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-others = [one for one in folders
-          if not (pathlib.Path(one) / "liblonghaul.so").exists()]
-if others != folders:
-    os.environ["LD_LIBRARY_PATH"] = ":".join(others)
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+leave_built_library()
 try:
     import torch  # noqa: F401
 except ImportError as error:

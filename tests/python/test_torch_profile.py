@@ -18,7 +18,7 @@ import stand_ins  # noqa: E402
 from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
-from harness import WORK, case, check, test, write  # noqa: E402
+from harness import WORK, case, check, long_test, test, write  # noqa: E402
 from longhaul.torch import profile  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -265,18 +265,33 @@ def unmeasurable_models_are_rejected():
     refused("micro_batch: must be 1 or more", micro_batch=[0])
 
 
-@test
-def the_program_has_this_python_measure():
-    # Paths of both packages, without the rest of their environment.
+def program_options():
+    """Returns options with which the program measures by this Python, and the
+    environment: paths of both packages, without the rest of their environment."""
     import _cffi_backend
 
     (WORK / "packages").mkdir()
     for path in (pathlib.Path(longhaul.__file__).parent,
                  pathlib.Path(_cffi_backend.__file__)):
         os.symlink(path, WORK / "packages" / path.name)
-    env = {"PYTHONPATH": str(WORK / "packages"), "OMP_NUM_THREADS": "1"}
-    by_torch = ["--torch", "--python", sys.executable, "--repeats", "1"]
     write("job.yaml", JOB)
+    return (["--torch", "--python", sys.executable, "--repeats", "1"],
+            {"PYTHONPATH": str(WORK / "packages"), "OMP_NUM_THREADS": "1"})
+
+
+@long_test
+def the_program_measures_tensor_degrees():
+    by_torch, env = program_options()
+    case("to a file", ["profile", "job.yaml", *by_torch, "--tensor", "1,2",
+                       "-o", "p.json"], out=r"layer +\S+ (us|ms|s) .*written",
+         err=None, env=env)
+    got = entries(json.loads((WORK / "p.json").read_text()))
+    check(("layer", 2, 1) in got and ("layer", 1, 1) in got, f"{sorted(got)}")
+
+
+@test
+def the_program_has_this_python_measure():
+    by_torch, env = program_options()
     write("model.py", "from torch import nn\n"
           "print('what a model prints is no part of it')\n"
           "class Model(nn.Module):\n"
@@ -291,7 +306,6 @@ def the_program_has_this_python_measure():
           "        for layer in self.layers:\n"
           "            x = layer(x)\n"
           "        return self.head(x)\n")
-    # Each start imports torch for 5 s.
     case("a file's module", ["profile", "job.yaml", *by_torch, "--modules",
                              "model.py:Model", "--micro-batch", "2", "-o", "p.json"],
          out=r"layer +\S+ (us|ms|s) .*written", err=r"no part of it", env=env)
