@@ -69,6 +69,7 @@ def arguments():
     parser.add_argument("--position-embedding-type", default="rope")
     for name in WORDS:
         parser.add_argument(f"--{name}")
+    parser.set_defaults(moe_layer_freq="1")
     parser.add_argument("--recompute-modules", nargs="+")
     for name in ("norm-epsilon", "hidden-dropout", "attention-dropout",
                  "moe-aux-loss-coeff"):  # fmt: skip

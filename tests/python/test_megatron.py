@@ -106,8 +106,7 @@ def four_ranks_equal_megatron():
             ("ud", "split", "zb-h1", {})]),
         ({"pipeline": 2, "expert": 2}, EXPERTS, SHARDED, [
             ("wave", "split", "zb-v", {"steps": 2})]),
-        ({"pipeline": 2, "expert": 2}, {"expert_model_parallel_size": 1}, IN_FP32,
-         [elastic(0.75, 0.5, **EARLY)]),
+        ({"pipeline": 2}, {}, IN_FP32, [elastic(0.75, 0.5, **EARLY)]),
     ])
 
 
@@ -280,6 +279,12 @@ def errors_job(rank):
     class Quantized(torch.Tensor):
         pass
 
+    class FusedMLP(torch.nn.Module):
+        """Stands for Megatron-core's MLP with Transformer Engine's operation fuser."""
+
+        def _make_fused_impl(self):
+            pass
+
     FusedLinear.__module__ = "transformer_engine.pytorch"
     with megatron_runs.OnCpu():
         megatron_runs.start({"pipeline": 2})
@@ -306,6 +311,10 @@ def errors_job(rank):
             if not part:
                 layer.weight = torch.nn.Parameter(layer.weight.as_subclass(Quantized))
             collect(lambda: check_engine_layer("layer", layer))
+        model.chunks[0].module.fused = FusedMLP()
+        collect(lambda: ForwardBackward(text, schedule="zb-h1")(
+            num_microbatches=8, **given))
+        del model.chunks[0].module.fused
         model.chunks[0].module.extra = FusedLinear(2, 2)
         collect(lambda: ForwardBackward(text, schedule="zb-h1")(
             num_microbatches=8, **given))
@@ -345,6 +354,8 @@ def wrong_uses_are_reported():
             "Engine does not defer them with --tp-comm-overlap",
             "layer: the schedule has separate weight gradients, and the layer's "
             "parameters are quantized; leave out --fp8-param-gather",
+            "fused: the schedule has separate weight gradients, and FusedMLP fuses "
+            "its layers; leave out --use-transformer-engine-op-fuser",
             "extra: the schedule has separate weight gradients, and Transformer "
             "Engine's FusedLinear cannot defer them; install",
             "extra: the schedule has separate weight gradients, and Transformer",

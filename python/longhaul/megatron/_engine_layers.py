@@ -46,16 +46,28 @@ def _names(module: torch.nn.Module) -> tuple[list[str], list[str]] | None:
     return list(weights), [n for n in biases if own.get(n) is not None]
 
 
+def check_not_fused(name: str, module: torch.nn.Module) -> None:
+    """Raises if a module runs its linear layers as one fused operation, so that
+    their own weight gradients do not exist."""
+    if hasattr(module, "_make_fused_impl"):
+        raise UnsupportedError(
+            f"{name}: the schedule has separate weight gradients, and "
+            f"{type(module).__name__} fuses its layers; leave out "
+            "--use-transformer-engine-op-fuser, or use a schedule with joint "
+            "backward passes"
+        )
+
+
 def check_engine_layer(name: str, module: torch.nn.Module) -> None:
     """Raises if the weight gradients of a layer of Transformer Engine cannot be
     deferred."""
     reason = None
     if not hasattr(module, "wgrad_store") or _names(module) is None:
         reason = (
-            f"Transformer Engine's {type(module).__name__} cannot defer them; "
-            "install Transformer Engine 2.3 or later, without "
-            "--use-transformer-engine-op-fuser"
+            f"Transformer Engine's {type(module).__name__} cannot defer them"
         )
+        if not hasattr(module, "wgrad_store"):
+            reason += "; install Transformer Engine 2.3 or later"
     elif getattr(getattr(module, "config", None), "tp_comm_overlap", False):
         reason = (
             "Transformer Engine does not defer them with --tp-comm-overlap; "

@@ -84,7 +84,7 @@ def recompute_operations(chunk: Any, demands: Demands, number: int) -> None:
 
 
 def _switch_on(layer: Any, operation: str) -> None:
-    """Lets Megatron-LM recompute an operation of a layer."""
+    """Enables Megatron-LM's recomputation of an operation of a layer."""
     name, switch = _SWITCHES[operation]
     module = getattr(layer, name)
     owner = layer if hasattr(layer, switch) else module
@@ -142,6 +142,11 @@ def _recompute_mlp(mlp: Any, product: bool, activation: bool) -> None:
     def run(hidden: torch.Tensor, *given: Any, **more: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(hidden, *given, **more)
+        if more.get("per_token_scale") is not None:
+            raise UnsupportedError(
+                "elastic.recomputed: 'activation', 'gate', 'up': not with "
+                "scales per token; plan with another schedule"
+            )
         again = _checkpoint(mlp.config)
         if product and activation:
             values = again.checkpoint(lambda h: activate(*first(h)), hidden)
@@ -161,8 +166,8 @@ def _recompute_mlp(mlp: Any, product: bool, activation: bool) -> None:
         output, bias = second(values)
         if activation:
             again.discard_output_and_register_recompute(output)
-        # Megatron restores a norm's output when it has the gradient of the
-        # view: before the product above runs again.
+        # The recompute hook of the norm before must precede that of `output`:
+        # a view gives it a tensor of its own.
         return output.view_as(output), bias
 
     mlp.forward = run
@@ -187,6 +192,11 @@ def _recompute_projections(attention: Any) -> None:
     def run(hidden: torch.Tensor, *given: Any, **more: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(hidden, *given, **more)
+        if more.get("packed_seq_params") is not None:
+            raise UnsupportedError(
+                "elastic.recomputed: 'query', 'key', 'value': not with packed "
+                "sequences; plan with another schedule"
+            )
 
         def project(h: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Runs Megatron's code in front of the attention."""
@@ -213,7 +223,7 @@ def _recompute_projections(attention: Any) -> None:
         projected = again.checkpoint(project, hidden)
         # Megatron calls one of the two, with these queries, keys and values.
         owner, name = core, "forward"
-        if attention.checkpoint_core_attention:
+        if attention.checkpoint_core_attention and attention.training:
             owner, name = attention, "_checkpointed_attention_forward"
         attend = getattr(owner, name)
 

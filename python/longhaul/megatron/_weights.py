@@ -32,6 +32,7 @@ from ._engine_layers import (
     EngineCall,
     EngineLayer,
     check_engine_layer,
+    check_not_fused,
     is_engine_linear,
 )
 
@@ -189,6 +190,7 @@ def check_layers(chunk: torch.nn.Module) -> None:
             whose weight gradients cannot be deferred.
     """
     for name, module in chunk.named_modules():
+        check_not_fused(name, module)
         if is_engine_linear(module):
             check_engine_layer(name, module)
 
