@@ -196,7 +196,7 @@ static int64_t find_silence(const cli *c)
                                 .transport = train_transports[s->transport],
                                 .silence_ns = s->silence_ns,
                                 .n_rails = s->rails != NULL};
-    return lh_train_silence(&o);
+    return lh_train_silence_ns(&o);
 }
 
 /* Returns the time in seconds until this host's ranks are killed after rank

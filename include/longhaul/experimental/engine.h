@@ -39,8 +39,9 @@ extern "C" {
  */
 LH_API void lh_train_report_failure(const char *why);
 /* Returns the time in ns after which a rank that sends nothing counts as lost
- * with `options`: silence_ns, or its default. 0: options->size is invalid. */
-LH_API int64_t lh_train_silence(const lh_train_options *options);
+ * with `options`: silence_ns, or its default. 0: ranks are threads, which are
+ * not lost by silence, or options->size or transport is invalid. */
+LH_API int64_t lh_train_silence_ns(const lh_train_options *options);
 
 /* --- execution plans ------------------------------------------------------ */
 

@@ -166,11 +166,40 @@ static lh_status format_prediction(const lhi_job *job, size_t room, char *text,
     return LH_OK;
 }
 
+/* Checks whether this process prints the run's remarks. */
+static bool prints_remarks(const lhi_job *job)
+{
+    return job->o.warning && !job->follows && !job->replaces;
+}
+
 /* Prints a remark on the process that reports for the run. */
 static void print_remark(const lhi_job *job, const char *text)
 {
-    if (job->o.warning && !job->follows && !job->replaces)
+    if (prints_remarks(job))
         job->o.warning(job->o.context, text);
+}
+
+/* Prints that other ranks run the microbatches of a lost rank, with the
+ * prediction; without it if it fails, as the run can continue. */
+static void print_rerouting(const lhi_job *job, uint32_t rank)
+{
+    char times[240], text[400];
+    lh_error why;
+    if (!prints_remarks(job))
+        return;
+    const bool predicts =
+        format_prediction(job, sizeof times, times, &why) == LH_OK;
+    snprintf(text, sizeof text,
+             "rank %" PRIu32 " is lost, and other ranks run its microbatches: "
+             "%s%.230s%s",
+             rank,
+             predicts ? "an iteration is predicted to take "
+                      : "the iteration time cannot be predicted: ",
+             predicts ? times : why.text,
+             job->o.adapt
+                 ? "; the schedule does not change before the rank is back"
+                 : "");
+    print_remark(job, text);
 }
 
 /* Divides the microbatches of a lost rank; `host`: as in lhi_lost_device. */
@@ -190,27 +219,17 @@ static lh_status reroute(lhi_job *job, uint32_t rank, uint32_t host,
             return status;
         }
     }
-    if (obstacle || status != LH_OK) {
-        lhi_job_clear_rerouting(job);
-        snprintf(text, sizeof text,
-                 "rank %" PRIu32
-                 " is lost, and its replacement runs all of its "
-                 "microbatches: %s%.250s",
-                 rank,
-                 obstacle ? "other ranks cannot share them in a run with " : "",
-                 obstacle ? obstacle : why.text);
-    } else {
-        char times[240];
-        LHI_TRY(format_prediction(job, sizeof times, times, err));
-        snprintf(text, sizeof text,
-                 "rank %" PRIu32 " is lost, and other ranks run its "
-                 "microbatches: an iteration is predicted to take %s%s",
-                 rank, times,
-                 job->o.adapt
-                     ? "; the schedule does not change before the rank "
-                       "is back"
-                     : "");
+    if (!obstacle && status == LH_OK) {
+        print_rerouting(job, rank);
+        return LH_OK;
     }
+    lhi_job_clear_rerouting(job);
+    snprintf(text, sizeof text,
+             "rank %" PRIu32 " is lost, and its replacement runs all of its "
+             "microbatches: %s%.250s",
+             rank,
+             obstacle ? "other ranks cannot share them in a run with " : "",
+             obstacle ? obstacle : why.text);
     print_remark(job, text);
     return LH_OK;
 }

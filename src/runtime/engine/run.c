@@ -90,19 +90,20 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
-int64_t lh_train_silence(const lh_train_options *options)
+int64_t lh_train_silence_ns(const lh_train_options *options)
 {
     lh_train_options o;
     lh_error ignored;
     if (LHI_OPTIONS_COPY(lh_train_options, &o, options, &ignored) != LH_OK)
         return 0;
-    const uint32_t transport = find_transport(o.transport ? o.transport : "");
-    const bool is_launched = transport < N_TRANSPORTS &&
-                             transports[transport].place == LHI_RANKS_LAUNCHED;
-    return o.silence_ns  ? o.silence_ns
-           : o.n_rails   ? LHI_RAILS_TIMEOUT_NS
-           : is_launched ? LHI_SILENCE_TIMEOUT_NS
-                         : LHI_LOCAL_SILENCE_NS;
+    const uint32_t i = find_transport(o.transport ? o.transport : "");
+    if (i == N_TRANSPORTS || transports[i].place == LHI_RANKS_THREADS)
+        return 0;
+    return o.silence_ns ? o.silence_ns
+           : o.n_rails  ? LHI_RAILS_TIMEOUT_NS
+           : transports[i].place == LHI_RANKS_LAUNCHED
+               ? LHI_SILENCE_TIMEOUT_NS
+               : LHI_LOCAL_SILENCE_NS;
 }
 
 /* Runs all ranks here, or only this process's rank if mpirun or srun started
