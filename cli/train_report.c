@@ -157,7 +157,8 @@ static uint32_t fill_marks(const cli_view *began, const lh_train_result *r,
             if (n > 0 && marks[n - 1].step == at)
                 continue;
             snprintf(labels[n], sizeof *labels, "restart");
-            marks[n++] = (lh_report_mark){at, labels[n]};
+            marks[n] = (lh_report_mark){at, labels[n]};
+            n++;
         }
         if (i == n_switches || rows[i].refused)
             continue;
