@@ -302,10 +302,14 @@ static bool is_recomputable(const lh_model *m, const char *operation)
         const char *operation;
         bool is_mlp, is_projection;
     } known[] = {
-        {"attention norm", false, false}, {"attention", false, false},
-        {"mlp norm", false, false},       {"query", false, true},
-        {"key", false, true},             {"value", false, true},
-        {"up", true, false},              {"gate", true, false},
+        {"attention norm", false, false},
+        {"attention", false, false},
+        {"mlp norm", false, false},
+        {"query", false, true},
+        {"key", false, true},
+        {"value", false, true},
+        {"up", true, false},
+        {"gate", true, false},
         {"activation", true, false},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -322,10 +326,9 @@ static lh_status check_elastic(const lh_plan *plan, lh_error *err)
     const lh_layout *l = &plan->best.layout;
     const lh_plan_elastic *e = plan->best.elastic;
     if (l->context > 1 || l->expert > 1)
-        return fail_runtime(err,
-                            "shards no parameters of an elastic plan over "
-                            "context or expert parallelism; use "
-                            "layout.context: 1 and layout.expert: 1");
+        return fail_runtime(err, "shards no parameters of an elastic plan over "
+                                 "context or expert parallelism; use "
+                                 "layout.context: 1 and layout.expert: 1");
     if (l->sharding != LH_SHARDING_FULL)
         return fail_runtime(err, "shards an elastic plan over all replicas; "
                                  "use layout.sharding: full");

@@ -277,9 +277,10 @@ static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 
 /* Begins the reason of an alternative that was not simulated. */
 #define NOT_SIMULATED "not simulated when the search ended"
-/* Largest possible gain over the plan, in per cent, that is printed for a layout
- * that was not simulated. Layouts this far below the plan are simulated first:
- * a larger gain at the end of the search comes from a loose lower bound. */
+/* Largest possible gain over the plan, in per cent, that is printed for a
+ * layout that was not simulated. Layouts this far below the plan are simulated
+ * first: a larger gain at the end of the search comes from a loose lower bound.
+ */
 #define MAX_PRINTED_GAIN_PERCENT 20
 
 /* Checks whether a candidate is still open at the end: neither pruned by its

@@ -99,11 +99,10 @@ int64_t lh_train_silence_ns(const lh_train_options *options)
     const uint32_t i = find_transport(o.transport ? o.transport : "");
     if (i == N_TRANSPORTS || transports[i].place == LHI_RANKS_THREADS)
         return 0;
-    return o.silence_ns ? o.silence_ns
-           : o.n_rails  ? LHI_RAILS_TIMEOUT_NS
-           : transports[i].place == LHI_RANKS_LAUNCHED
-               ? LHI_SILENCE_TIMEOUT_NS
-               : LHI_LOCAL_SILENCE_NS;
+    return o.silence_ns                                ? o.silence_ns
+           : o.n_rails                                 ? LHI_RAILS_TIMEOUT_NS
+           : transports[i].place == LHI_RANKS_LAUNCHED ? LHI_SILENCE_TIMEOUT_NS
+                                                       : LHI_LOCAL_SILENCE_NS;
 }
 
 /* Runs all ranks here, or only this process's rank if mpirun or srun started

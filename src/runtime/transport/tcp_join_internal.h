@@ -46,7 +46,7 @@ typedef struct lhi_tcp_join_state {
      * connecting to a lower rank continues for at most 1 s, so that it can send
      * the reason over a complete connection. */
     bool is_stopped;
-    bool connects; /* this rank is connecting to a lower rank */
+    bool connects;    /* this rank is connecting to a lower rank */
     int64_t asked_ns; /* when a stop was first requested; 0: not yet */
     /* By rank: its number was claimed with a wrong secret. */
     bool *is_impersonated;
@@ -85,9 +85,9 @@ void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, bool is_final,
 void lhi_tcp_end_joining(lhi_tcp_join_state *t, lh_status status,
                          const char *why);
 /* Polls for at most 100 ms, or until until_ns, and serves pending connections;
- * updates t->is_stopped and t->asked_ns. Returns whether `fd` (-1: none) has the event `what`.
- * Unless `spoke` is NULL, also polls the connected higher ranks; *spoke: one
- * that has sent something out of turn. */
+ * updates t->is_stopped and t->asked_ns. Returns whether `fd` (-1: none) has
+ * the event `what`. Unless `spoke` is NULL, also polls the connected higher
+ * ranks; *spoke: one that has sent something out of turn. */
 bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
                   uint32_t *spoke);
 
