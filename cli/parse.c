@@ -275,6 +275,8 @@ lh_status cli_parse(cli *c, int argc, char **argv, int first)
             one = parse_long(c, argc, argv, &i);
         else
             one = parse_short(c, argc, argv, &i);
+        if (one == LH_ENOMEM)
+            return one;
         if (one != LH_OK && status == LH_OK) {
             status = one;
             why = c->err;
