@@ -151,6 +151,43 @@ def until(condition, process):
     return True
 
 
+def children(pid):
+    """Returns a process's child processes, each thread's in the order in which it
+    started them; none if the process has ended."""
+    with contextlib.suppress(OSError):
+        return [int(child) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+                for child in (task / "children").read_text().split()]
+    return []
+
+
+def _switches(pids):
+    """Returns the processes' threads, with the number of times that each gave up
+    a processor; None: some thread can run."""
+    counts = {}
+    for pid in pids:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            fields = dict(line.split(":\t", 1) for line in
+                          (task / "status").read_text().splitlines())
+            if not fields["State"].startswith("S"):
+                return None
+            counts[task.name] = fields["voluntary_ctxt_switches"]
+    return counts
+
+
+def until_blocked(process):
+    """Waits until no thread of a program and its child processes can run: all wait
+    for messages, timers and signals. False if the program ends before."""
+    def is_blocked():
+        pids = [process.pid, *children(process.pid)]
+        try:
+            before = _switches(pids)
+            return before is not None and before == _switches(pids)
+        except OSError:  # a thread has ended
+            return False
+
+    return until(is_blocked, process)
+
+
 @functools.cache
 def has_few_cases():
     """Tests whether this run checks a part of all cases: the default. `test.sh

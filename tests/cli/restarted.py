@@ -16,6 +16,7 @@ from harness import (
     WORK,
     case,
     check,
+    children,
     json_case,
     makes,
     read,
@@ -69,12 +70,6 @@ def losses(result):
 
 def weights(folder):
     return WORK / folder / f"step-{STEPS:08}" / "model.safetensors"
-
-
-def children(pid):
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)],
-                            capture_output=True, text=True, check=False)
-    return [int(word) for word in listed.stdout.split()]
 
 
 def is_stopped(pid):

@@ -5,7 +5,6 @@ checkpoints.
 """
 import json
 import os
-import pathlib
 import re
 import resource
 import shutil
@@ -17,7 +16,8 @@ import time
 from checkpointed import (LOCK, arguments, begin, checkpoints, damage, end,
                           finish_if_trained, prepare, sealed, train)
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     json_case, makes, read, run, test, until, write)
+                     children, json_case, makes, read, run, test, until,
+                     until_blocked, write)
 from input_files import TWO_SITES
 
 
@@ -199,7 +199,8 @@ def a_run_stopped_at_once_reports_that_no_checkpoint_was_written():
              "--transport", transport, "--log", log.name], cwd=WORK,
             env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=said.open("w"),
             text=True, start_new_session=True)
-        check(until(lambda: log.exists() and log.read_text(), process), "log")
+        check(until(lambda: log.exists() and log.read_text(), process) and
+              until_blocked(process), "in the second iteration")
         process.send_signal(signal.SIGINT)
         check(until(lambda: "stopping" in said.read_text(), process), "stops")
         time.sleep(0.25)  # closer signals count as one
@@ -242,9 +243,7 @@ def a_run_that_loses_a_rank_names_its_last_checkpoint():
     prepare()
     shutil.rmtree(WORK / "run", ignore_errors=True)
     process = begin("--checkpoint-every", "1", "--transport", "local")
-    ranks = pathlib.Path(
-        f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(ranks[-1]), signal.SIGKILL)
+    os.kill(children(process.pid)[-1], signal.SIGKILL)
     _, err = process.communicate(timeout=HANGS)
     step = max(int(name.partition("-")[2]) for name in checkpoints()
                if name.startswith("step-"))

@@ -12,8 +12,8 @@ import sys
 import harness
 import trained
 from harness import (
-    ANY, ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, reserved_port, test,
-    uniform, write)
+    ANY, ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, children,
+    reserved_port, test, uniform, write)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -240,13 +240,6 @@ def a_launcher_reports_a_rank_that_was_killed_before_it_joined():
     check([one.returncode for one in hosts] == [1, 128 + signal.SIGKILL] and
           errors[0] == "longhaul: rank 1 failed before it joined: killed by "
           "signal 9\n", f"{errors}")
-
-
-def children(pid):
-    """Returns a process's child processes, in the order in which it started
-    them."""
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-        return [int(child) for child in file.read().split()]
 
 
 @test

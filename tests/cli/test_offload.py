@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check, finish,
-                     json_case, run, test, until, write)
+                     json_case, run, test, until, until_blocked, write)
 
 PIPELINE = """longhaul: pipeline/1
 time_unit: ms
@@ -226,8 +226,8 @@ def copy_times_of_an_aborted_run_are_unknown():
             [PROGRAM, *args, *more], cwd=WORK, env=ENVIRONMENT, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=said.open("w"), start_new_session=True)
-        check(until(lambda: log.exists() and log.read_text(), process),
-              "an iteration is done")
+        check(until(lambda: log.exists() and log.read_text(), process) and
+              until_blocked(process), "in the second iteration")
         process.send_signal(signal.SIGINT)
         check(until(lambda: "stopping" in said.read_text(), process), "stops")
         time.sleep(0.25)  # closer signals count as one

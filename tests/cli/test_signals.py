@@ -13,8 +13,8 @@ import signal
 import subprocess
 import time
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
-                     has_few_cases, makes, read, run, test, uniform, until,
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, children,
+                     finish, has_few_cases, makes, read, run, test, uniform, until,
                      worked, write)
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -52,11 +52,6 @@ def ended(process):
     """Returns exit status, standard output and standard error."""
     out = process.communicate(timeout=HANGS)[0]
     return process.returncode, out, read("said")
-
-
-def ranks_of(pid):
-    return [int(child) for child in pathlib.Path(
-        f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def is_gone(pid):
@@ -134,7 +129,7 @@ def a_second_signal_ends_at_once():
 def has_begun(process, transport):
     """Tests whether ranks exist, as processes or threads."""
     if transport == "local":
-        return len(ranks_of(process.pid)) == 4
+        return len(children(process.pid)) == 4
     return len(os.listdir(f"/proc/{process.pid}/task")) > 4
 
 
@@ -154,7 +149,7 @@ def signals_blocked_or_ignored_by_the_parent_are_handled():
     (WORK / "log.jsonl").unlink()
     process = start(*PLAY, "--transport", "local", preexec_fn=hostile)
     await_text("log.jsonl", process)
-    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    os.kill(children(process.pid)[1], signal.SIGKILL)
     code, out, err = ended(process)
     check(code == 1 and "rank 1: killed by signal 9" in err, (code, out, err))
 
@@ -176,7 +171,7 @@ def no_rank_outlives_its_launcher():
     pipeline()
     process = start(*PLAY, "--transport", "local")
     await_text("log.jsonl", process)
-    ranks = ranks_of(process.pid)
+    ranks = children(process.pid)
     process.kill()
     process.communicate(timeout=HANGS)
     begin = time.monotonic()
@@ -198,8 +193,8 @@ def can_contain():
 
 def contained(process):
     """Returns process 1 of its container."""
-    until(lambda: ranks_of(process.pid), process)
-    return ranks_of(process.pid)[0]
+    until(lambda: children(process.pid), process)
+    return children(process.pid)[0]
 
 
 @test
@@ -247,10 +242,10 @@ def process_1_waits_for_orphans():
     pid = contained(process)
 
     def others():
-        return [child for child in ranks_of(pid) if pathlib.Path(
+        return [child for child in children(pid) if pathlib.Path(
             f"/proc/{child}/comm").read_text().strip() != "longhaul"]
     check(until(lambda: not others(), process), "no zombie stays")
-    check(len(ranks_of(pid)) == 4, ranks_of(pid))
+    check(len(children(pid)) == 4, children(pid))
     os.kill(pid, signal.SIGTERM)
     stopped("with orphans", process)
 
