@@ -146,16 +146,21 @@ double lhi_size_longest_s(const lhi_size_search *s)
                                      : DBL_MAX;
 }
 
+/* Returns the efficiency of a size's first plan: the bound by work, relative to
+ * the iteration; 0: no plan. */
+static double compute_efficiency(const lhi_size_search *s,
+                                 const lhi_planned_size *size)
+{
+    return size->n_plans ? lhi_size_work_bound_s(s, size->nodes) * 1e9 /
+                               (double)size->plans[0].iteration_ns
+                         : 0;
+}
+
 double lhi_size_best_efficiency(const lhi_size_search *s)
 {
     double efficiency = 0;
-    for (uint32_t i = 0; i < s->n_planned; i++) {
-        const lhi_planned_size *size = s->planned[i];
-        if (size->n_plans)
-            efficiency = fmax(efficiency,
-                              lhi_size_work_bound_s(s, size->nodes) /
-                                  ((double)size->plans[0].iteration_ns / 1e9));
-    }
+    for (uint32_t i = 0; i < s->n_planned; i++)
+        efficiency = fmax(efficiency, compute_efficiency(s, s->planned[i]));
     return efficiency > 0 ? efficiency : 1;
 }
 
@@ -368,8 +373,8 @@ static lh_status run_search(lhi_size_search *s, const lh_job *job,
         job->layout.slices != LHI_SLICES_AUTO)
         status = keep_bound(size, plan, &o, &why);
     /* another size's degrees may not divide this one's batch */
-    const bool none = status == LH_EINFEASIBLE ||
-                      (search->like && status == LH_EINPUT);
+    const bool none =
+        status == LH_EINFEASIBLE || (search->like && status == LH_EINPUT);
     if (status != LH_OK && !none && err)
         *err = why;
     lh_plan_free(plan);
@@ -387,10 +392,7 @@ static const lh_layout *find_known_layout(const lhi_size_search *s)
         return NULL;
     for (uint32_t i = 0; i < s->n_planned; i++) {
         const lhi_planned_size *size = s->planned[i];
-        const double efficiency =
-            size->n_plans ? lhi_size_work_bound_s(s, size->nodes) * 1e9 /
-                                (double)size->plans[0].iteration_ns
-                          : 0;
+        const double efficiency = compute_efficiency(s, size);
         if (efficiency > most) {
             most = efficiency;
             best = &size->plans[0].layout;
@@ -419,8 +421,9 @@ static lh_status limit_iteration(const lhi_size_search *s,
 
 /* Searches the fastest plans of a size's job. With a deadline a quick search
  * first tries the degrees that are best on other sizes, and all layouts only if
- * it then misses the deadline. If no other size is planned, the search is
- * longer: other sizes use its degrees. *max_ns as of limit_iteration(). */
+ * it then misses the deadline, or is far less efficient than the others. If no
+ * other size is planned, the search is longer: other sizes use its degrees.
+ * *max_ns as of limit_iteration(). */
 static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
                               lhi_planned_size *size, int64_t *max_ns,
                               lh_error *err)
@@ -435,7 +438,9 @@ static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
         LHI_TRY(run_search(s, job, &search, size, err));
         move_fastest_first(size);
         LHI_TRY(limit_iteration(s, size, max_ns, err));
-        if (*max_ns > 0)
+        if (*max_ns > 0 &&
+            compute_efficiency(s, size) * LHI_SIZE_EFFICIENCY_MARGIN >=
+                lhi_size_best_efficiency(s))
             return LH_OK;
     }
     search.quick = quick && (!known || search.like);

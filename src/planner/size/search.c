@@ -35,11 +35,6 @@ enum {
     MAX_ROUNDS = 8     /* results replaced by a size with lost nodes */
 };
 
-/* A size is not planned if it must exceed the highest efficiency of the planned
- * ones by more: smaller sizes are more efficient by a few percent, and other
- * GPUs reach up to a fifth more of their peak. */
-static const double EFFICIENCY_MARGIN = 1.25;
-
 /* A size is the knee if its product of time and cost is below this share of
  * those of the other sizes in the result, as for plans (cli/plan_cost.c):
  * products of neighbouring sizes differ by a few percent. */
@@ -58,7 +53,7 @@ static bool may_plan(const lhi_size_search *s)
 static double estimate_least_s(const lhi_size_search *s, const uint32_t *nodes)
 {
     return lhi_size_work_bound_s(s, nodes) /
-           fmin(1, lhi_size_best_efficiency(s) * EFFICIENCY_MARGIN);
+           fmin(1, lhi_size_best_efficiency(s) * LHI_SIZE_EFFICIENCY_MARGIN);
 }
 
 /* Checks whether a size would meet the deadline only with an efficiency far

@@ -120,6 +120,11 @@ lh_status lhi_size_find_best(const lhi_size_search *s, bool all,
 /* Returns the longest iteration time, in seconds, with which the training run
  * meets the deadline; DBL_MAX without a deadline. */
 double lhi_size_longest_s(const lhi_size_search *s);
+/* Sizes differ less in efficiency: smaller ones are more efficient by a few
+ * percent, and other GPUs reach up to a fifth more of their peak. A size that
+ * must exceed the highest efficiency of the planned ones by more is not
+ * planned, and one that falls short by more may have other best degrees. */
+#define LHI_SIZE_EFFICIENCY_MARGIN 1.25
 /* Returns the highest efficiency of the planned sizes: the bound by work,
  * relative to the iteration; 1: none is planned. */
 double lhi_size_best_efficiency(const lhi_size_search *s);
