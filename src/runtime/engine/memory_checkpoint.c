@@ -149,13 +149,14 @@ static lh_status fit_file(lhi_memory_checkpoint *checkpoint,
 }
 
 /* Sets the step number of state `i`, after the writes to it and before later
- * ones; this process may be killed at any time. */
+ * ones. This process may be killed at any time: only the compiler's order
+ * matters, since others read the file after its end. */
 static void set_step(const lhi_memory_checkpoint *checkpoint, uint32_t i,
                      uint64_t number)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    __atomic_store_n(&checkpoint->map->steps[i], number, __ATOMIC_SEQ_CST);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&checkpoint->map->steps[i], number, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 lh_status lhi_memory_checkpoint_store(lhi_memory_checkpoint *checkpoint,
