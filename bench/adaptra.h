@@ -79,7 +79,12 @@ typedef struct adaptra_causes_60 {
     double quiet_ms[2], slow_ms[2], free_quiet_ms[2], free_slow_ms[2];
 } adaptra_causes_60;
 
-/* Prints figure 1's directions. */
+/* Why a direction of ZB is fitted. */
+#define ADAPTRA_LATE                                                           \
+    "receives are posted late: chosen for figure 15's ratio of ZB"
+
+/* Prints figure 1's directions with the class `as`; ZB's slowdown, which
+ * depends on the chosen receive mode, is fitted unless they are variants. */
 void adaptra_claim_causes(score *s, FILE *to, const char *run,
                           const adaptra_causes_60 *c, score_class as,
                           const char *why);

@@ -236,7 +236,8 @@ static void claim_orders(score *s, FILE *to)
                     .unit = " ms",
                     .as = SCORE_INFORMATIVE,
                     .why = "all inputs are published; warm-ups 7, 5, 3, 1 from "
-                           "\"B1 and subsequent F8\""};
+                           "\"B1 and subsequent F8\"; zb-h2, ZB elsewhere on "
+                           "this page, takes 420 ms at 20 ms"};
     char claimed[64];
     double quiet_ms = 0;
 
@@ -270,22 +271,25 @@ static double added_ms(unsigned slackness, const char *method, double delay_ms)
 }
 
 /* Adds theorem 1 for one method: up to (slackness - 1) t a delay adds about
- * itself, beyond it adds N / (slackness + 1) times as much. */
+ * itself; beyond it the added time is in proportion to N / (slackness + 1). */
 static void claim_slackness(score *s, FILE *to, const char *method,
                             const char *run, score_class as, const char *why)
 {
     enum { FAR_MS = 60 };
-    double within = 0, sharper = INFINITY, slope[MOST_SLACKNESS + 1] = {0};
+    double within = 0, sharper = INFINITY, least = INFINITY, most = 0;
 
     for (unsigned k = LEAST_SLACKNESS; k <= MOST_SLACKNESS; k++) {
-        const double limit_ms = (k - 1) * longer.t_ms;
-        const double below = added_ms(k, method, limit_ms) / limit_ms;
+        const double t = longer.t_ms, limit = (k - 1) * t;
+        const double at_limit = added_ms(k, method, limit);
+        const double before = at_limit - added_ms(k, method, limit - t);
+        const double after = added_ms(k, method, limit + t) - at_limit;
+        const double slope =
+            (added_ms(k, method, FAR_MS) - at_limit) / (FAR_MS - limit);
 
-        slope[k] =
-            (added_ms(k, method, FAR_MS) - added_ms(k, method, limit_ms)) /
-            (FAR_MS - limit_ms);
-        within = fmax(within, below);
-        sharper = fmin(sharper, slope[k] / below);
+        within = fmax(within, at_limit / limit);
+        sharper = fmin(sharper, after / before);
+        least = fmin(least, slope * (k + 1));
+        most = fmax(most, slope * (k + 1));
     }
     const score_line limit = {
         "figure 8",
@@ -303,28 +307,23 @@ static void claim_slackness(score *s, FILE *to, const char *method,
         .unit = "",
         .as = as,
         .why = why};
+    const score_line in_proportion = {
+        "figure 8",
+        "theorem 1: time added per ms beyond it times (slackness + 1), largest "
+        "of three over least",
+        run,
+        score_ratio(most / least, 1),
+        .digits = 2,
+        .unit = "",
+        .as = as,
+        .why = "of the order of N / (slackness + 1)"};
 
     score_print_line(s, &limit, to);
     adaptra_claim_above(s, to, "figure 8",
-                        "time added per ms beyond the threshold over that "
-                        "below, least of three",
+                        "time added by t more than the threshold over that by "
+                        "the last t below it, least of three",
                         run, sharper, as, "\"sharply increases\"");
-    for (unsigned k = LEAST_SLACKNESS; k <= MOST_SLACKNESS; k++) {
-        char claimed[80];
-        const score_line l = {
-            "figure 8",
-            claimed,
-            run,
-            score_number(slope[k], longer.microbatches / (double)(k + 1)),
-            .digits = 1,
-            .unit = " ms",
-            .as = as,
-            .why = "N / (slackness + 1)"};
-
-        snprintf(claimed, sizeof claimed,
-                 "theorem 1: time added per ms beyond it, slackness %u", k);
-        score_print_line(s, &l, to);
-    }
+    score_print_line(s, &in_proportion, to);
 }
 
 /* Adds "the accumulated delay is simply the summation" of several links. */

@@ -224,7 +224,7 @@ void adaptra_claim_rates(score *s, FILE *to, const char *run,
          fitted ? from_rate : "\"around 10\""},
         {"slowest event of ZB: ZB over 1F1B, time",
          r->slowest_s[ADAPTRA_ZB] / r->slowest_s[ADAPTRA_1F1B], above, 3, "",
-         SCORE_INFORMATIVE, ""},
+         SCORE_FITTED, ADAPTRA_LATE},
         {"Adaptra, median of 1,200 iterations", SAMPLES / r->median_s, over_20,
          1, " samples/s", as,
          fitted ? from_rate
