@@ -740,8 +740,10 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
     if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
         status == LH_OK)
         status = LH_ENOMEM;
-    lhi_tcp_returns_close(job->returns);
-    job->returns = NULL;
+    if (job->launched) { /* else threads may share the job */
+        lhi_tcp_returns_close(job->returns);
+        job->returns = NULL;
+    }
     lhi_text_fini(&out);
     return status;
 }
