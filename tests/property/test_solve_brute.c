@@ -8,7 +8,10 @@
 #include "random_pipeline.h"
 #include "schedule/pipeline/accessors.h"
 #include "schedule/solver/bound/closed_forms.h"
+#include "schedule/solver/bound/kind_lattice.h"
+#include "schedule/solver/model/machine_orders.h"
 #include "test.h"
+#include "uniform.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/bounds.h>
@@ -23,7 +26,7 @@ static uint32_t n_cases = OF_CASES(3000), first_case;
 /* Counts of cases by feature and outcome. */
 typedef struct tally {
     uint32_t compared, too_many, infeasible, shared, parts, fifo, first_device;
-    uint32_t gathers, ordered, two_way, open;
+    uint32_t gathers, ordered, two_way, open, headed;
 } tally;
 
 static tally seen;
@@ -96,6 +99,36 @@ static void check_solution(const lh_pipeline *p, const lh_solve_options *o,
     seen.ordered += lh_schedule_n_link_orders(s->schedule) > 0;
 }
 
+/* Every operation starts at its head or later, and its tail follows its end. */
+static void check_heads(const lh_pipeline *p, const lh_solve_options *o,
+                        const lh_solution *s)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_budget budget = {0};
+    lhi_shop *shop = NULL;
+    lhi_machine_orders *orders = NULL;
+    lhi_heads heads = {NULL};
+    lh_error err = {0};
+    bool fits = false;
+    lhi_budget_begin(&budget, o);
+    CHECK_OK(lhi_shop_make(p, o->sub_blocks ? o->sub_blocks : 1, o->fifo,
+                           o->objective, mem, &shop, &err),
+             err);
+    CHECK_OK(lhi_machine_orders_make(shop, mem, &orders, &err), err);
+    CHECK_OK(
+        lhi_shop_read_orders(shop, s->schedule, orders->order, &fits, &err),
+        err);
+    const int64_t time = fits ? lhi_machine_orders_evaluate(orders) : -1;
+    CHECK_OK(lhi_heads_make(shop, UINT64_MAX / 2, &budget, mem, &heads, &err),
+             err);
+    for (uint32_t i = 0; time >= 0 && i < shop->n_ops; i++) {
+        CHECK(orders->end[i] - shop->time[i] >= heads.head[i]);
+        CHECK(orders->end[i] + heads.tail[i] <= time);
+    }
+    seen.headed += time >= 0;
+    lhi_arena_free(mem);
+}
+
 static void judge(const lh_pipeline *p, const lh_solve_options *o,
                   const lh_solution *s)
 {
@@ -157,8 +190,10 @@ static void compare(uint32_t number, bool two_way)
     if (rng_chance(&r, 15))
         o.objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
-    if (s.schedule)
+    if (s.schedule) {
         check_solution(p, &o, &s);
+        check_heads(p, &o, &s);
+    }
     if (s.status == LH_SOLVE_OPTIMAL || s.status == LH_SOLVE_INFEASIBLE)
         judge(p, &o, &s);
     else
@@ -181,10 +216,10 @@ static void agrees_with_brute_force(void)
     printf("%u compared (%u infeasible, %u with shared links, %u in parts, "
            "%u first in first out, %u first device, %u data parallel, %u with "
            "message orders, %u in two directions), %u too large, %u not "
-           "proven\n",
+           "proven, %u schedules with heads and tails\n",
            seen.compared, seen.infeasible, seen.shared, seen.parts, seen.fifo,
            seen.first_device, seen.gathers, seen.ordered, seen.two_way,
-           seen.too_many, seen.open);
+           seen.too_many, seen.open, seen.headed);
     CHECK_INT(seen.open, 0);
     CHECK(n_cases < 3000 || seen.compared >= 2000);
 }
@@ -224,10 +259,78 @@ static void bounds_hold_for_uneven_parts(void)
     CHECK(n_cases < 3000 || n_seen >= 200);
 }
 
+/* Returns the largest bound by lattices of pass kinds, in ns. */
+static int64_t bound_by_kinds(const lh_pipeline *p, uint32_t parts)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_solve_options o = {.size = sizeof o};
+    lhi_budget budget = {0};
+    lhi_shop *shop = NULL;
+    lhi_heads heads = {NULL};
+    lh_error err = {0};
+    lhi_budget_begin(&budget, &o);
+    CHECK_OK(lhi_shop_make(p, parts, false, o.objective, mem, &shop, &err),
+             err);
+    CHECK_OK(lhi_heads_make(shop, UINT64_MAX / 2, &budget, mem, &heads, &err),
+             err);
+    int64_t units = 0;
+    for (uint32_t m = 0; m < shop->n_machines; m++)
+        for (bool possible = !lhi_kind_lattice_is_applicable(shop, m);
+             !possible;) {
+            possible = true;
+            CHECK_OK(lhi_kind_lattice_check(shop, &heads, m,
+                                            lhi_shop_get_deadline(shop, units),
+                                            &budget, mem, &possible, &err),
+                     err);
+            units += !possible;
+        }
+    const int64_t bound = units * shop->unit_ns;
+    lhi_arena_free(mem);
+    return bound;
+}
+
+/* No order of any pipeline with equal chunks is faster than the bound by
+ * lattices of pass kinds, and some order often attains it. */
+static void kinds_bound_all_orders(void)
+{
+    static const char *const more[] = {"", "backward: joint\n"};
+    uint32_t n_tight = 0, n_seen = 0;
+    for (uint32_t i = 0; i < n_cases / 10 && !test_state.bad; i++) {
+        rng r = {first_case + i + 2000000};
+        const bool joint = rng_chance(&r, 30);
+        const uint32_t parts = joint || rng_chance(&r, 60) ? 1 : 2;
+        lh_pipeline *p =
+            uniform_make((uniform){.placement = i % 2 ? "wave" : "loop",
+                                   .devices = 2,
+                                   .microbatches = 2 + rng_below(&r, 2),
+                                   .f = 2. * (1 + rng_below(&r, 5)),
+                                   .d = 2. * (1 + rng_below(&r, 5)),
+                                   .w = 4. * (1 + rng_below(&r, 3)),
+                                   .datacenters = 2,
+                                   .latency = rng_below(&r, 6),
+                                   .transfer = rng_below(&r, 3),
+                                   .memory = 2 + rng_below(&r, 3),
+                                   .more = more[joint]});
+        brute_options b = {.below_ns = bound_by_kinds(p, parts),
+                           .parts = parts,
+                           .most = 60000};
+        const brute_answer answer = brute_force(p, &b);
+        CHECK_MSG(answer != BRUTE_FASTER, "case %u: a schedule below %" PRId64,
+                  first_case + i, b.below_ns);
+        b.below_ns++;
+        n_seen += answer == BRUTE_NONE;
+        n_tight += answer == BRUTE_NONE && brute_force(p, &b) == BRUTE_FASTER;
+        lh_pipeline_free(p);
+    }
+    printf("%u bounds by pass kinds, %u attained\n", n_seen, n_tight);
+    CHECK(n_tight > 0);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(agrees_with_brute_force);
     RUN(bounds_hold_for_uneven_parts);
+    RUN(kinds_bound_all_orders);
     return test_summary();
 }

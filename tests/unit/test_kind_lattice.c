@@ -10,12 +10,12 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 
-/* A pipeline's job shop with windows, without lattices. W in parts have equal
- * parts (relaxed). */
+/* A pipeline's job shop with heads and tails. W in parts have equal parts
+ * (relaxed). */
 typedef struct prepared {
     lhi_arena *mem;
     lhi_shop *shop;
-    lhi_windows *windows;
+    lhi_heads heads;
     lhi_budget budget;
     lh_solve_options options;
 } prepared;
@@ -23,7 +23,6 @@ typedef struct prepared {
 static void prepare(prepared *x, const lh_pipeline *p, uint32_t parts)
 {
     lh_error err = {0};
-    uint32_t impossible;
     x->options = (lh_solve_options){.size = sizeof x->options};
     lhi_budget_begin(&x->budget, &x->options);
     x->mem = lhi_arena_make(0);
@@ -31,15 +30,9 @@ static void prepare(prepared *x, const lh_pipeline *p, uint32_t parts)
                  p, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN, x->mem, &x->shop,
                  &err),
              err);
-    CHECK_OK(lhi_windows_make(x->shop, 0, &x->budget, x->mem, &x->windows,
-                              &impossible, &err),
+    CHECK_OK(lhi_heads_make(x->shop, UINT64_MAX / 2, &x->budget, x->mem,
+                            &x->heads, &err),
              err);
-}
-
-static void release(prepared *x)
-{
-    lhi_windows_free(x->windows);
-    lhi_arena_free(x->mem);
 }
 
 /* Checks whether the lattices of pass kinds leave a makespan of `ns` open on
@@ -47,13 +40,14 @@ static void release(prepared *x)
 static bool is_possible(prepared *x, uint32_t first, int64_t ns)
 {
     lh_error err = {0};
-    bool possible = lhi_windows_set_precedence(
-        x->windows, lhi_shop_get_deadline(x->shop, ns / x->shop->unit_ns),
-        &x->budget);
+    const int64_t deadline =
+        lhi_shop_get_deadline(x->shop, ns / x->shop->unit_ns);
+    bool possible = true;
     for (uint32_t m = first; m < x->shop->n_machines && possible; m++)
         if (lhi_kind_lattice_is_applicable(x->shop, m))
-            CHECK_OK(lhi_kind_lattice_check(x->windows, m, &x->budget, x->mem,
-                                            &possible, &err),
+            CHECK_OK(lhi_kind_lattice_check(x->shop, &x->heads, m, deadline,
+                                            &x->budget, x->mem, &possible,
+                                            &err),
                      err);
     return possible;
 }
@@ -81,7 +75,42 @@ static void memory_delays_the_last_device(void)
     prepare(&x, p, 1);
     CHECK(!is_possible(&x, P - 1, least * 1000000 - 500000));
     CHECK(is_possible(&x, 0, least * 1000000));
-    release(&x);
+    lhi_arena_free(x.mem);
+    lh_pipeline_free(p);
+}
+
+/* The last device of a Loop. After its last D on the second chunk comes the way
+ * back to the first device, and from there around the first chunks. When that D
+ * ends, the last device has run all F, so all but K W, and all D on its first
+ * chunk but those that the first device can still run with their W. */
+static void work_of_the_first_device_delays_the_last(void)
+{
+    enum { P = 16, N = 32, K = 32, F = 19, D = 24, W = 10, HOP = 19 };
+    /* From the end of a D on the last device's first chunk to the start of the
+     * first device's D, and to the end if that starts the last j. */
+    const int64_t back = HOP + (P - 2) * D;
+    const int64_t around = HOP + (P - 1) * D + HOP + D + back + D + W;
+    const int64_t later = (around - back + D + W - 1) / (D + W);
+    const int64_t least = (P - 1) * F + HOP + 2 * N * F +
+                          (2 * N - later + 1) * D + (2 * N - K) * W + around;
+    prepared x = {0};
+    lh_pipeline *p = uniform_make((uniform){.placement = "loop",
+                                            .devices = P,
+                                            .microbatches = N,
+                                            .f = 2 * F,
+                                            .d = 2 * D,
+                                            .w = 2 * W,
+                                            .datacenters = 2,
+                                            .latency = HOP / 2.,
+                                            .transfer = HOP / 2.,
+                                            .memory = K});
+    prepare(&x, p, 1);
+    CHECK_INT(x.heads.tail[x.shop->streams[x.shop->d[P - 1]].first + N - 3],
+              (back + 3 * (D + W)) * 1000000 / x.shop->unit_ns);
+    CHECK_INT(x.heads.tail[x.shop->streams[x.shop->d[2 * P - 1]].first + N - 1],
+              around * 1000000 / x.shop->unit_ns);
+    CHECK(!is_possible(&x, P - 1, least * 1000000 - 500000));
+    lhi_arena_free(x.mem);
     lh_pipeline_free(p);
 }
 
@@ -118,7 +147,7 @@ static void schedules_stay_possible(void)
         CHECK(lhi_kind_lattice_is_applicable(x.shop, 0));
         CHECK_MSG(is_possible(&x, 0, s.makespan_ns),
                   "case %d: %lld ns are refuted", i, (long long)s.makespan_ns);
-        release(&x);
+        lhi_arena_free(x.mem);
         lh_solution_fini(&s);
         lh_pipeline_free(p);
     }
@@ -137,13 +166,14 @@ static void unequal_chunks_are_left_out(void)
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "unequal", &p, &err), err);
     prepare(&x, p, 1);
     CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0));
-    release(&x);
+    lhi_arena_free(x.mem);
     lh_pipeline_free(p);
 }
 
 int main(void)
 {
     RUN(memory_delays_the_last_device);
+    RUN(work_of_the_first_device_delays_the_last);
     RUN(schedules_stay_possible);
     RUN(unequal_chunks_are_left_out);
     return test_summary();

@@ -59,13 +59,12 @@ static int compare_times(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Fills in the chain of a kind's passes on machine m from the windows. `mem`:
- * for its arrays. */
-static lh_status make_chain(const lhi_windows *w, uint32_t m,
-                            lhi_stream_kind kind, lhi_arena *mem,
-                            pass_chain *out, lh_error *err)
+/* Fills in the chain of a kind's passes on machine m, with windows from heads,
+ * tails and the deadline. `mem`: for its arrays. */
+static lh_status make_chain(const lhi_shop *s, const lhi_heads *heads,
+                            uint32_t m, int64_t deadline, lhi_stream_kind kind,
+                            lhi_arena *mem, pass_chain *out, lh_error *err)
 {
-    const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
     const uint32_t most = lhi_machine_count_operations(s, m);
     out->r = LHI_NEW(mem, int64_t, most);
@@ -79,8 +78,8 @@ static lh_status make_chain(const lhi_windows *w, uint32_t m,
         out->time = s->time[t->first];
         out->memory = s->memory[t->first];
         for (uint32_t o = t->first; o < t->first + t->count; o++) {
-            out->r[out->n] = w->r[o];
-            out->e[out->n++] = w->e[o];
+            out->r[out->n] = heads->head[o];
+            out->e[out->n++] = deadline - heads->tail[o];
         }
     }
     qsort(out->r, out->n, sizeof *out->r, compare_times);
@@ -151,16 +150,18 @@ static bool has_path(kind_lattice *l, lhi_budget *budget)
     }
 }
 
-lh_status lhi_kind_lattice_check(const lhi_windows *w, uint32_t m,
+lh_status lhi_kind_lattice_check(const lhi_shop *shop, const lhi_heads *heads,
+                                 uint32_t m, int64_t deadline,
                                  lhi_budget *budget, lhi_arena *mem,
                                  bool *possible, lh_error *err)
 {
     const lhi_mark mark = lhi_arena_mark(mem);
-    kind_lattice l = {.parts = w->shop->parts,
-                      .memory_limit = w->shop->machines[m].memory_limit};
+    kind_lattice l = {.parts = shop->parts,
+                      .memory_limit = shop->machines[m].memory_limit};
     lh_status status = LH_OK;
     for (int k = 0; k < N_KINDS && status == LH_OK; k++)
-        status = make_chain(w, m, (lhi_stream_kind)k, mem, &l.kinds[k], err);
+        status = make_chain(shop, heads, m, deadline, (lhi_stream_kind)k, mem,
+                            &l.kinds[k], err);
     if (status == LH_OK) {
         const size_t n =
             ((size_t)l.kinds[LHI_F].n + 1) * (l.kinds[LHI_D].n + 1);

@@ -4,17 +4,18 @@
 #ifndef LHI_SCHEDULE_SOLVER_BOUND_KIND_LATTICE_H
 #define LHI_SCHEDULE_SOLVER_BOUND_KIND_LATTICE_H
 
-#include "schedule/solver/bound/windows.h"
+#include "schedule/solver/bound/heads.h"
 
 /* Checks whether the relaxation applies to machine m: a device with several
  * chunks whose passes of each kind have equal times and equal memory. */
 bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m);
 
-/* Checks by the relaxation whether machine m may have an order within the time
- * windows, which are not empty. Sets *possible = false if it
- * has none; leaves *possible unchanged if stopped by the budget. Memory for
- * the states is in `mem`, and free again on return. */
-lh_status lhi_kind_lattice_check(const lhi_windows *windows, uint32_t m,
+/* Checks by the relaxation whether machine m may have an order in a schedule
+ * that meets `deadline` (job-shop time), given heads and tails. Sets *possible
+ * = false if it has none; leaves *possible unchanged if stopped by the budget.
+ * Memory for the states is in `mem`, and free again on return. */
+lh_status lhi_kind_lattice_check(const lhi_shop *shop, const lhi_heads *heads,
+                                 uint32_t m, int64_t deadline,
                                  lhi_budget *budget, lhi_arena *mem,
                                  bool *possible, lh_error *err);
 

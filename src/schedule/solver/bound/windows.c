@@ -661,12 +661,6 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     return ok;
 }
 
-bool lhi_windows_set_precedence(lhi_windows *w, int64_t deadline,
-                                lhi_budget *budget)
-{
-    return initialise_windows(w, deadline, budget) && propagate(w, budget);
-}
-
 bool lhi_windows_set_strictly(lhi_windows *w, int64_t deadline,
                               lhi_budget *budget)
 {

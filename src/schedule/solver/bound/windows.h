@@ -88,12 +88,6 @@ bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
 bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
                               lhi_budget *budget);
 
-/* Computes the time windows for `deadline` from streams and precedence arcs
- * alone, as if machines ran any number of operations at a time. False: no
- * schedule meets it. Returns true if stopped by the budget. */
-bool lhi_windows_set_precedence(lhi_windows *windows, int64_t deadline,
-                                lhi_budget *budget);
-
 /* Removes states that no schedule within `deadline`, which lhi_windows_set()
  * left open, reaches. `for_good`: later deadlines will not exceed it;
  * otherwise a longer deadline restores the states. False: out of memory. If

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raises the bound by windows under trial deadlines, and by shaving. */
+#include "schedule/solver/bound/heads.h"
 #include "schedule/solver/bound/kind_lattice.h"
 #include "schedule/solver/bound/shaving.h"
 #include "schedule/solver/state/solver.h"
@@ -61,33 +62,23 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* Checks by machine m's lattice of pass kinds whether a schedule within `units`
- * may exist: *open. */
-static lh_status check_kinds(lhi_solver *r, uint32_t m, int64_t units,
-                             bool *open, lh_error *err)
-{
-    *open = lhi_windows_set_precedence(
-        r->windows, lhi_shop_get_deadline(r->shop, units), &r->budget);
-    if (!*open || r->budget.stop)
-        return LH_OK;
-    return lhi_kind_lattice_check(r->windows, m, &r->budget, r->mem, open, err);
-}
-
 /* Raises the lower bound to the smallest deadline that machine m's lattice of
  * pass kinds does not refute: by growing steps, then by bisection. Stops at
  * `end` of the budget. */
-static lh_status bound_by_kinds(lhi_solver *r, uint32_t m, uint64_t end,
-                                lh_error *err)
+static lh_status bound_by_kinds(lhi_solver *r, const lhi_heads *heads,
+                                uint32_t m, uint64_t end, lh_error *err)
 {
     int64_t high = lhi_solver_get_deadline_limit(r);
     bool open = false;
     for (int64_t step = 1; r->low_units < high && r->budget.used < end;
          step = open ? (high - r->low_units) / 2 + 1 : 2 * step) {
         int64_t t = r->low_units + step - 1;
-        bool possible;
+        bool possible = true;
         if (t >= high)
             t = high - 1;
-        LHI_TRY(check_kinds(r, m, t, &possible, err));
+        LHI_TRY(lhi_kind_lattice_check(r->shop, heads, m,
+                                       lhi_shop_get_deadline(r->shop, t),
+                                       &r->budget, r->mem, &possible, err));
         if (r->budget.stop)
             return LH_OK;
         if (possible)
@@ -107,14 +98,20 @@ static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
     const uint32_t n = r->shop->n_machines;
     const uint64_t most = KIND_TICKS * (uint64_t)r->shop->n_ops;
     const uint64_t share = lhi_budget_get_remaining(&r->budget, UINT64_MAX) / 8;
-    const uint64_t end = r->budget.used + (most < share ? most : share);
+    const uint64_t ticks = most < share ? most : share;
+    const uint64_t end = r->budget.used + ticks;
+    lhi_heads heads = {NULL};
     if (r->best_ns < 0)
         return LH_OK;
     for (uint32_t i = 0; i < n && !lhi_solver_is_done(r); i++) {
         const uint32_t m = i % 2 ? n - 1 - i / 2 : i / 2;
-        if (!lhi_windows_get_lattice(r->windows, m) &&
-            lhi_kind_lattice_is_applicable(r->shop, m))
-            LHI_TRY(bound_by_kinds(r, m, end, err));
+        if (lhi_windows_get_lattice(r->windows, m) ||
+            !lhi_kind_lattice_is_applicable(r->shop, m))
+            continue;
+        if (!heads.head)
+            LHI_TRY(lhi_heads_make(r->shop, ticks / 2, &r->budget, r->mem,
+                                   &heads, err));
+        LHI_TRY(bound_by_kinds(r, &heads, m, end, err));
     }
     return LH_OK;
 }
