@@ -28,14 +28,24 @@ write("ud.yaml", """
     datacenters: {count: 2, latency: 76, transfer: 9.5}
     """)
 
+write("slow.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 4
+    devices: 2
+    uniform: {placement: wave, F: 14, D: 20, W: 8,
+              memory: {F: 1, D: 0, W: -1}}
+    datacenters: {count: 2, latency: 10, transfer: 57}
+    memory_limit: 3
+    """)
+
 # --- certificates ------------------------------------------------------------
 case("a proof by windows",
-     ["schedule", "wave.yaml", "-m", "optimal", "--certificate", "c.json",
-      "-o", "s.csv"],
-     out=r"makespan +1135 ms.*optimal.*certificate +c\.json: windows\n")
-case("is checked", ["check", "wave.yaml", "s.csv", "--certificate", "c.json"],
+     ["schedule", "slow.yaml", "-m", "optimal", "--certificate", "c.json",
+      "-o", "s.csv"], out=r"optimal.*certificate +c\.json: windows\n", err=ANY)
+case("is checked", ["check", "slow.yaml", "s.csv", "--certificate", "c.json"],
      out=r"certificate: verified\n( +verified .*\n){5}\Z")
-found = json_case("as JSON", ["check", "wave.yaml", "s.csv", "--certificate",
+found = json_case("as JSON", ["check", "slow.yaml", "s.csv", "--certificate",
                               "c.json"])
 check(found["valid"] and found["certificate"]["status"] == "verified"
       and found["certificate"]["proof"] == "windows", f"claims: {found}")
@@ -44,15 +54,37 @@ text["proof"]["refuted_ns"] += 1
 text["bound_ns"] += 1
 write("lie.json", json.dumps(text))
 case("what is not so",
-     ["check", "wave.yaml", "s.csv", "--certificate", "lie.json"], 1,
+     ["check", "slow.yaml", "s.csv", "--certificate", "lie.json"], 1,
      out=r"certificate: wrong\n.*not verified +the verifier's windows do not "
-         r"refute 1135000000 ns\n.*wrong +the bound is above the makespan")
+         rf"refute {text['makespan_ns']} ns\n.*wrong +the bound is above the "
+         r"makespan")
 case("of another pipeline",
      ["check", "ud.yaml", "s.csv", "--certificate", "c.json"], 1,
      out=r"wrong +the certificate is for another pipeline")
 write("bad.json", read("c.json").replace('"windows"', '"windoes"', 1))
-case("not one", ["check", "wave.yaml", "s.csv", "--certificate", "bad.json"],
+case("not one", ["check", "slow.yaml", "s.csv", "--certificate", "bad.json"],
      1, err=r"bad\.json:\d+: proof\.kind: ")
+case("a proof by pass kinds",
+     ["schedule", "wave.yaml", "-m", "optimal", "--certificate", "k.json",
+      "-o", "k.csv"],
+     out=r"makespan +1135 ms.*optimal.*certificate +k\.json: pass-kinds\n")
+case("is checked as well",
+     ["check", "wave.yaml", "k.csv", "--certificate", "k.json"],
+     out=r"certificate: verified\n( +verified .*\n){4}\Z")
+text = json.loads(read("k.json"))
+for name, more, damage, claim in (
+        ("a bound", 1, {"refuted_ns": text["makespan_ns"]},
+         r"not verified +passes by kind on device \d do not refute"),
+        ("its device", 0, {"device": 4},
+         r"wrong +the certificate names no device"),
+        ("half of it", 0, {"refuted_ns": text["makespan_ns"] // 2},
+         r"wrong +that no schedule takes \d+ ns does not make")):
+    write("lie.json", json.dumps(text | {
+        "bound_ns": text["makespan_ns"] + more,
+        "proof": text["proof"] | damage}))
+    case(f"a damaged proof: {name}",
+         ["check", "wave.yaml", "k.csv", "--certificate", "lie.json"], 1,
+         out=claim)
 found = json_case("none without a proof",
                   ["schedule", "wave.yaml", "-m", "optimal", "--objective",
                    "first-device", "--certificate", "n.json", "-o", "n.csv",

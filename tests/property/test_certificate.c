@@ -9,6 +9,7 @@
 #include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/accessors.h"
 #include "test.h"
+#include "uniform.h"
 
 #include <longhaul/experimental/certificate.h>
 #include <longhaul/experimental/check.h>
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 
 static uint32_t n_cases = 400, first_case;
-static uint32_t kinds[4], verified[4], n_clauses, n_lies, n_enumerated;
+static uint32_t kinds[5], verified[5], n_clauses, n_lies, n_enumerated;
 
 /* Statements in the verifier's order, if no second schedule is given. */
 enum { PIPELINE, SCHEDULE, PROOF };
@@ -110,6 +111,12 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     lie.makespan_ns++;
     CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
     lie.makespan_ns--;
+    lie.kind = LH_PROOF_PASS_KINDS;
+    for (uint32_t d = 0; d <= lh_pipeline_n_devices(p); d++) {
+        lie.device = d;
+        CHECK(check_proof(p, &lie) != LH_CLAIM_VERIFIED);
+    }
+    lie.device = c->device;
     lie.kind = LH_PROOF_WINDOWS;
     CHECK(check_proof(p, &lie) != LH_CLAIM_VERIFIED);
     enum { CLAUSES = 12, ORDERS = 3 };
@@ -199,19 +206,62 @@ static void proofs_are_checked(void)
 {
     for (uint32_t i = 0; i < n_cases && !test_state.bad; i++)
         certify(first_case + i);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         printf("%s: %u, %u verified\n", lh_proof_kind_name((lh_proof_kind)k),
                kinds[k], verified[k]);
     printf("%u clauses, %u lies, %u bounds enumerated\n", n_clauses, n_lies,
            n_enumerated);
     CHECK(n_cases < 100 || n_enumerated > n_cases / 4);
     CHECK_INT(verified[LH_PROOF_CLOSED_FORM], kinds[LH_PROOF_CLOSED_FORM]);
+    CHECK_INT(verified[LH_PROOF_PASS_KINDS], kinds[LH_PROOF_PASS_KINDS]);
     CHECK_INT(verified[LH_PROOF_WINDOWS], kinds[LH_PROOF_WINDOWS]);
+}
+
+/* A schedule that is not optimal: the certificate records the bound, which the
+ * verifier proves again. It refuses the next larger bound. */
+static void bound_below_the_makespan_is_checked(void)
+{
+    lh_pipeline *p = uniform_make((uniform){.placement = "loop",
+                                            .devices = 4,
+                                            .microbatches = 8,
+                                            .f = 38,
+                                            .d = 48,
+                                            .w = 20,
+                                            .datacenters = 2,
+                                            .latency = 9.5,
+                                            .transfer = 9.5,
+                                            .memory = 8});
+    /* Without these engines the best schedule remains above the optimum. */
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = 20000,
+                          .disabled_engines =
+                              "lattice,live,search,beams,dispatching,tuning,"
+                              "annealing,justification,neighbourhoods"};
+    lh_solution s = {0};
+    lh_certificate *c = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    CHECK_INT(s.status, LH_SOLVE_FEASIBLE);
+    CHECK_OK(lh_certify(p, &o, &s, &c, &err), err);
+    CHECK_INT(c->kind, LH_PROOF_PASS_KINDS);
+    CHECK_INT(check_proof(p, c), LH_CLAIM_VERIFIED);
+    CHECK_INT(check(p, c, false), LH_CLAIM_UNVERIFIED);
+    check_text(c);
+    lh_certificate lie = *c;
+    lie.bound_ns += 500000; /* all times are multiples of half a ms */
+    lie.refuted_ns += 500000;
+    CHECK_INT(check_proof(p, &lie), LH_CLAIM_UNVERIFIED);
+    lie.refuted_ns = c->refuted_ns;
+    CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+    lh_certificate_free(c);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
 }
 
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(proofs_are_checked);
+    RUN(bound_below_the_makespan_is_checked);
     return test_summary();
 }

@@ -56,6 +56,8 @@ static void certificates(void)
 {
     each_certificate((uniform){"ud", 2, 4, 2, 3, 1, 2, 1, 3, 2, NULL},
                      LH_PROOF_CLOSED_FORM);
+    each_certificate((uniform){"loop", 4, 8, 38, 48, 20, 2, 9.5, 9.5, 8, NULL},
+                     LH_PROOF_PASS_KINDS);
     each_certificate((uniform){"wave", 2, 4, 14, 20, 8, 2, 10, 57, 3, NULL},
                      LH_PROOF_WINDOWS);
     each_certificate((uniform){"wave", 2, 4, 14, 20, 8, 2, 10, 57, 2, NULL},

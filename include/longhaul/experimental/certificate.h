@@ -19,6 +19,8 @@ extern "C" {
 /* Optimality proof kinds. */
 typedef enum lh_proof_kind {
     LH_PROOF_CLOSED_FORM, /* sum of named durations */
+    LH_PROOF_PASS_KINDS,  /* a device has no shorter order, even if its chunks
+                           * are not distinguished */
     /* a shorter schedule gives some pass an empty time window, derived from one
      * device or link at a time */
     LH_PROOF_WINDOWS,
@@ -72,11 +74,13 @@ typedef struct lh_certificate {
     const char *why; /* LH_PROOF_NONE: the reason; else "" */
     /* LH_PROOF_CLOSED_FORM: the bound is the sum of the terms. */
     lh_bound_kind form;
-    uint32_t device;  /* LH_NONE if the form involves no device */
+    uint32_t device;  /* also of LH_PROOF_PASS_KINDS; LH_NONE if the form
+                       * involves no device */
     const char *link; /* LH_BOUND_LINK, or windows on a link; else "" */
     uint32_t n_terms;
     const lh_bound_term *terms;
-    /* LH_PROOF_WINDOWS, LH_PROOF_SEARCH: no schedule ends by this time. */
+    /* LH_PROOF_PASS_KINDS, LH_PROOF_WINDOWS, LH_PROOF_SEARCH: no schedule ends
+     * by this time. */
     int64_t refuted_ns;
     /* LH_PROOF_WINDOWS: windows for `device` or `link` that its passes cannot
      * fit. Empty (n_rows 0) if a window was already empty. */
@@ -86,10 +90,12 @@ typedef struct lh_certificate {
     const lh_proof_clause *clauses;
 } lh_certificate;
 
-/* Repeats the optimality proof for `solution` and records it. `options` are
- * those of the original search; effort and time limit apply to the proof.
+/* Repeats the proof of the bound of `solution` and records it. `options` are
+ * those of the original search; effort and time limit apply to the proof. For a
+ * solution that is not optimal only LH_PROOF_CLOSED_FORM and
+ * LH_PROOF_PASS_KINDS are tried.
  *
- * The kind is LH_PROOF_NONE if no record exists: not optimal, another
+ * The kind is LH_PROOF_NONE if no record exists: no such proof, another
  * objective, too long, or cancelled. Release with lh_certificate_free(). */
 LH_API lh_status lh_certify(const lh_pipeline *pipeline,
                             const lh_solve_options *options,

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-const char *const lhi_proof_kinds[] = {"closed-form", "windows", "search",
-                                       "none", NULL};
+const char *const lhi_proof_kinds[] = {"closed-form", "pass-kinds", "windows",
+                                       "search",      "none",       NULL};
 const char *const lhi_bound_kinds[] = {
     "path", "device", "drain", "round-trips", "memory", "link", NULL};
 

@@ -228,6 +228,11 @@ static const lhi_schema_field closed_form_rows[] = {
     LOCATION_ROW,
     {"terms", LHI_LIST(lh_certificate, terms, n_terms), .table = &term_table},
 };
+static const lhi_schema_field pass_kinds_rows[] = {
+    KIND_ROW,
+    REFUTED_ROW,
+    {"device", LHI_INTEGER(lh_certificate, device), .most = LH_MAX_DEVICES - 1},
+};
 static const lhi_schema_field windows_rows[] = {
     KIND_ROW,
     REFUTED_ROW,
@@ -247,6 +252,7 @@ static const lhi_schema_field none_rows[] = {
 /* Indexed by lh_proof_kind. */
 static const lhi_schema proof_tables[] = {
     {LHI_ROWS("closed form", lh_certificate, closed_form_rows)},
+    {LHI_ROWS("refutation by pass kinds", lh_certificate, pass_kinds_rows)},
     {LHI_ROWS("refutation by windows", lh_certificate, windows_rows)},
     {LHI_ROWS("refutation by search", lh_certificate, search_rows)},
     {LHI_ROWS("missing record", lh_certificate, none_rows)},
@@ -279,6 +285,7 @@ static const lhi_schema_field any_proof_rows[] = {
     {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[1]},
     {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[2]},
     {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[3]},
+    {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[4]},
 };
 static const lhi_schema any_proof_table = {
     LHI_ROWS("proof", lh_certificate, any_proof_rows)};

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proves again that a schedule is optimal and records the proof: by a closed
- * form, by windows, or by the clauses that a search learns. */
+ * form, by a lattice of pass kinds, by windows, or by the clauses that a search
+ * learns. */
 #include "base/options.h"
 #include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 #include "schedule/solver/bound/closed_forms.h"
+#include "schedule/solver/bound/kind_lattice.h"
 #include "schedule/solver/bound/lattice.h"
 #include "schedule/solver/bound/windows.h"
 #include "schedule/solver/model/machine_orders.h"
@@ -34,14 +36,14 @@ typedef struct prover {
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Copies the closed-form lower bound into the certificate as proof if it equals
- * the makespan; *done: whether it does. */
+/* Copies the closed-form lower bound into the certificate as proof if it is as
+ * large as the solution's; *done: whether it is. */
 static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     lh_bound bound;
     LHI_TRY(lhi_compute_closed_form_bound(r->p, &bound, err));
-    *done = bound.ns == c->makespan_ns;
+    *done = bound.ns >= c->bound_ns;
     if (!*done)
         return LH_OK;
     lh_bound_term *terms = LHI_NEW(r->out->mem, lh_bound_term, bound.n_terms);
@@ -57,6 +59,35 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
         c->link =
             lhi_arena_strdup(r->out->mem, r->p->resource_names[bound.resource]);
     return c->link ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* --- pass kinds ----------------------------------------------------------- */
+
+/* Tries to prove by a device's lattice of pass kinds that no schedule meets the
+ * deadline bound - 1; *done: whether it succeeded. */
+static lh_status prove_by_pass_kinds(prover *r, bool *done, lh_error *err)
+{
+    const lhi_shop *s = r->shop;
+    const int64_t deadline =
+        lhi_shop_get_deadline(s, r->out->c.refuted_ns / s->unit_ns);
+    lhi_heads heads = {NULL};
+    for (uint32_t m = 0; m < s->n_machines && !r->budget.stop; m++) {
+        bool possible = true;
+        if (!lhi_kind_lattice_is_applicable(s, m))
+            continue;
+        if (!heads.head)
+            LHI_TRY(lhi_heads_make(s, UINT64_MAX / 2, &r->budget, r->mem,
+                                   &heads, err));
+        LHI_TRY(lhi_kind_lattice_check(s, &heads, m, deadline, &r->budget,
+                                       r->mem, &possible, err));
+        if (possible)
+            continue;
+        r->out->c.kind = LH_PROOF_PASS_KINDS;
+        r->out->c.device = s->machines[m].index;
+        *done = true;
+        return LH_OK;
+    }
+    return LH_OK;
 }
 
 /* --- windows -------------------------------------------------------------- */
@@ -273,10 +304,10 @@ static lh_status prove_by_search(prover *r, lh_error *err)
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Proves that no schedule has a makespan below the solution's: by time windows
- * or, if these fail, by search. Otherwise stores the reason why it could not.
- * */
-static lh_status refute(prover *r, lh_error *err)
+/* Proves that no schedule has a makespan below the solution's bound: by pass
+ * kinds and, for an `optimal` solution, by time windows or, if these fail, by
+ * search. Otherwise stores the reason why it could not. */
+static lh_status refute(prover *r, bool optimal, lh_error *err)
 {
     lh_error why = {0};
     uint32_t impossible;
@@ -298,7 +329,14 @@ static lh_status refute(prover *r, lh_error *err)
             *err = why;
         return status;
     }
-    r->out->c.refuted_ns = r->out->c.makespan_ns - 1;
+    r->out->c.refuted_ns = r->out->c.bound_ns - 1;
+    LHI_TRY(prove_by_pass_kinds(r, &done, err));
+    if (done)
+        return LH_OK;
+    if (!optimal) {
+        r->why = "the schedule is not proven to be optimal";
+        return LH_OK;
+    }
     LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->orders, err));
     LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
                              &r->windows, &impossible, err));
@@ -332,20 +370,18 @@ static lh_status fill_claims(prover *r, const lh_solution *solution,
     return c->pipeline_hash && c->version ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Stores in the certificate a proof that the solution is optimal, or the reason
- * why there is none. */
+/* Stores in the certificate a proof of the solution's bound, or the reason why
+ * there is none. */
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;
     LHI_TRY(fill_claims(r, solution, err));
     if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         r->why = "only makespan bounds can be recorded";
-    else if (solution->status != LH_SOLVE_OPTIMAL)
-        r->why = "the schedule is not proven to be optimal";
     if (r->why)
         return LH_OK;
     LHI_TRY(prove_by_closed_form(r, &done, err));
-    return done ? LH_OK : refute(r, err);
+    return done ? LH_OK : refute(r, solution->status == LH_SOLVE_OPTIMAL, err);
 }
 
 lh_status lh_certify(const lh_pipeline *pipeline,

@@ -278,8 +278,36 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
                       c->n_clauses, c->refuted_ns);
 }
 
-/* Checks by time windows, or by clauses if the proof has them, that no schedule
- * is shorter than the claimed makespan, and adds the statements. */
+/* Checks by the relaxation that does not distinguish chunks that the recorded
+ * device cannot meet the deadline, and adds the statement. */
+static lh_status check_pass_kinds(checker *k, lhi_verify_model *claim,
+                                  int64_t deadline, lh_error *err)
+{
+    const lh_certificate *c = k->c;
+    const uint32_t m = c->device == LH_NONE ? LH_NONE : find_machine(claim, c);
+    bool refuted = false;
+    if (m == LH_NONE) {
+        add_statement(k, LH_CLAIM_WRONG,
+                      "the certificate names no device of the pipeline");
+        return LH_OK;
+    }
+    LHI_TRY(lhi_verify_check_pass_kinds(claim, m, deadline, &refuted, err));
+    if (refuted)
+        add_statement(k, LH_CLAIM_VERIFIED,
+                      "no schedule takes %" PRId64
+                      " ns or less: passes by kind on device %" PRIu32
+                      ", recomputed",
+                      c->refuted_ns, c->device);
+    else
+        add_statement(k, LH_CLAIM_UNVERIFIED,
+                      "passes by kind on device %" PRIu32
+                      " do not refute %" PRId64 " ns",
+                      c->device, c->refuted_ns);
+    return LH_OK;
+}
+
+/* Checks by the method of the certificate's proof that no schedule is shorter
+ * than the claimed makespan, and adds the statements. */
 static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
                                         lh_error *err)
 {
@@ -299,6 +327,8 @@ static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
                       "the times exceed the verifier's range");
         return LH_OK;
     }
+    if (c->kind == LH_PROOF_PASS_KINDS)
+        return check_pass_kinds(k, claim, deadline, err);
     if (c->kind == LH_PROOF_WINDOWS) {
         LHI_TRY(lhi_verify_tighten_windows(claim, deadline, &refuted, err));
         add_window_statements(k, claim, refuted);
@@ -340,6 +370,7 @@ static lh_status check_proof(checker *k, lh_error *err)
     switch (k->c->kind) {
     case LH_PROOF_CLOSED_FORM:
         return check_closed_form(k, err);
+    case LH_PROOF_PASS_KINDS:
     case LH_PROOF_WINDOWS:
     case LH_PROOF_SEARCH:
         return check_refutation(k, err);

@@ -124,6 +124,18 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
  * operations of each row that precede an operation. */
 lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                      bool *refuted, lh_error *err);
+/* Sets the windows for `deadline` from heads, tails and precedences alone;
+ * false: some window is empty. */
+bool lhi_verify_start_windows(lhi_verify_model *claim, int64_t deadline);
+/* Propagates the windows of all queued operations along rows and precedences;
+ * false: some window is empty, which refutes the deadline. */
+bool lhi_verify_propagate(lhi_verify_model *claim);
+/* Checks whether device m (machine number) cannot meet the deadline even if its
+ * chunks are not distinguished. *refuted: it cannot. Sets windows, and `least`
+ * to the numbers of operations that must precede an operation. */
+lh_status lhi_verify_check_pass_kinds(lhi_verify_model *claim, uint32_t m,
+                                      int64_t deadline, bool *refuted,
+                                      lh_error *err);
 /* Raises an operation's earliest start and queues it; false: its window is
  * empty. */
 bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start);

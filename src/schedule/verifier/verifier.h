@@ -15,8 +15,8 @@
  *                      rate_sharing.h: at the same time as messages
  *     verdict.c        collects the violations
  *     certificate.c    all statements of a certificate
- *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
- *                      over the operations and machines in model.c */
+ *     model.h          lower bounds: closed_forms.c, windows.c, pass_kinds.c
+ * and clauses.c, over the operations and machines in model.c */
 #ifndef LHI_SCHEDULE_VERIFIER_VERIFIER_H
 #define LHI_SCHEDULE_VERIFIER_VERIFIER_H
 

@@ -329,12 +329,11 @@ bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
     return ok;
 }
 
-/* Propagates time windows until the queue is empty; false: a window is empty,
- * which refutes the deadline. */
-static bool propagate(lhi_verify_model *c)
+bool lhi_verify_propagate(lhi_verify_model *claim)
 {
-    while (c->n_queue > 0)
-        if (!lhi_verify_propagate_operation(c, lhi_verify_take_operation(c)))
+    while (claim->n_queue > 0)
+        if (!lhi_verify_propagate_operation(claim,
+                                            lhi_verify_take_operation(claim)))
             return false;
     return true;
 }
@@ -482,22 +481,27 @@ static bool tighten(lhi_verify_model *c)
                 return false;
             if (machine->states)
                 c->dirty[m] = false; /* already as tight as possible */
-            if (!propagate(c))
+            if (!lhi_verify_propagate(c))
                 return false;
         }
     }
     return true;
 }
 
+bool lhi_verify_start_windows(lhi_verify_model *claim, int64_t deadline)
+{
+    reset_windows(claim, deadline);
+    for (uint32_t o = 0; o < claim->n_ops; o++)
+        if (!fits(claim, o))
+            return false;
+    return lhi_verify_propagate(claim);
+}
+
 lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                      bool *refuted, lh_error *err)
 {
-    reset_windows(claim, deadline);
     *refuted = true;
-    for (uint32_t o = 0; o < claim->n_ops; o++)
-        if (!fits(claim, o))
-            return LH_OK;
-    if (!propagate(claim))
+    if (!lhi_verify_start_windows(claim, deadline))
         return LH_OK;
     lhi_verify_model_fini(claim); /* discard states from another deadline */
     LHI_TRY(make_all_states(claim, err));
