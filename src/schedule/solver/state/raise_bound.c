@@ -6,6 +6,7 @@
 #include "schedule/solver/state/solver.h"
 
 #include "base/fail.h"
+#include "base/integer_math.h"
 
 /* Work limits, in ticks per operation. */
 enum { SHAVING_TICKS = 60, KIND_TICKS = 100 };
@@ -63,7 +64,8 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
 }
 
 /* Raises the lower bound to the smallest deadline that machine m's lattice of
- * pass kinds does not refute: by growing steps, then by bisection. Stops at
+ * pass kinds does not refute: by growing steps, then by bisection. The first
+ * step is short, since most machines refute nothing beyond the bound. Stops at
  * `end` of the budget. */
 static lh_status bound_by_kinds(lhi_solver *r, const lhi_heads *heads,
                                 uint32_t m, uint64_t end, lh_error *err)
@@ -71,7 +73,8 @@ static lh_status bound_by_kinds(lhi_solver *r, const lhi_heads *heads,
     int64_t high = lhi_solver_get_deadline_limit(r);
     bool open = false;
     for (int64_t step = 1; r->low_units < high && r->budget.used < end;
-         step = open ? (high - r->low_units) / 2 + 1 : 2 * step) {
+         step = open ? (high - r->low_units) / 2 + 1
+                     : lhi_max_int64(2 * step, (high - r->low_units) / 64)) {
         int64_t t = r->low_units + step - 1;
         bool possible = true;
         if (t >= high)
