@@ -17,8 +17,9 @@ network. A failed link is not simulated.
 
 dcqcn: go-back-N with pauses, with and without DCQCN, against htsim_roce: the
 mean and the last completion over a grid of incasts, means over RUNS hashes in
-both programs. Fails if a last completion differs by more than 5 %. The DCQCN of
-htsim_roce ends only with the changes in docs/theory/packets.md, "Against htsim".
+both programs. Fails if a mean or a last completion differs by more than 5 %.
+The htsim_roce in DATACENTER needs the five changes of its DCQCN in
+docs/theory/packets.md, "Against htsim". Without them it does not end.
 """
 import argparse
 import json
@@ -41,13 +42,17 @@ def run_longhaul(program, matrix, options):
     return json.loads(done.stdout)
 
 
-def run_htsim(program, matrix, options):
+def run_htsim(program, matrix, options, limit=None):
     """Returns htsim's completions in us and its processor time in seconds. htsim
-    writes files into its working folder."""
+    writes files into its working folder. Exits after `limit` seconds."""
     before = measure_children()
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([program, "-tm", str(matrix), *options],
-                              capture_output=True, text=True, check=True, cwd=folder)
+        try:
+            done = subprocess.run([program, "-tm", str(matrix), *options], capture_output=True,
+                                  text=True, check=True, cwd=folder, timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"{program} did not end in {limit} s: make the five changes in "
+                             "docs/theory/packets.md, \"Against htsim\"") from None
     ends = [float(us) for us in re.findall(r" finished at ([0-9.]+)", done.stdout)]
     return ends, measure_children() - before
 
@@ -140,7 +145,7 @@ def compare_incast(args, n, size, marks):
                                 ["--ecmp", "--go-back-n", "100", "--seed", str(seed),
                                  *(["--dcqcn", str(marks)] if marks else [])])["end_us"]
             ends = run_htsim(str(args.folder / "htsim_roce"), matrix,
-                             [*options, "-seed", str(seed)])[0]
+                             [*options, "-seed", str(seed)], limit=60)[0]
             if len(ends) != n:
                 raise SystemExit(f"htsim ended {len(ends)} of {n} messages")
             for i, value in enumerate((sum(mine) / n, max(mine), sum(ends) / n, max(ends))):
@@ -154,7 +159,7 @@ def compare_dcqcn(args):
         for n in (1, 2, 4, 8):
             for size in (500000, 4000000):
                 mean, last, peer, peer_last = compare_incast(args, n, size, marks)
-                good = good and abs(last / peer_last - 1) <= 0.05
+                good = good and max(abs(mean / peer - 1), abs(last / peer_last - 1)) <= 0.05
                 print_row([f"DCQCN, marks above {marks}" if marks else "go-back-N", str(n),
                            f"{size / 1e6:g}", f"{mean:.1f}", f"{peer:.1f}",
                            f"{mean / peer - 1:+.1%}", f"{last:.1f}", f"{peer_last:.1f}",

@@ -306,17 +306,94 @@ static void alpha_at_the_line_rate(void)
                       .control = LH_CONTROL_DCQCN,
                       .line_bytes_per_s = 12.5e9}};
     lhi_packet_sim sim = {.o = &options, .now_ps = 1000000};
-    const lhi_packet notice = {.kind = LHI_PACKET_ACK, .marked = true};
     lhi_control_state c;
     lhi_control_begin(&sim, &c);
-    lhi_control_receive_ack(&sim, &c, &notice);
+    lhi_control_receive_notice(&sim, &c);
     CHECK_NEAR(c.rate, 12.5e-3 / 2, 1e-9);
     sim.now_ps += UINT64_C(20000000000); /* 20 ms */
     lhi_control_send(&sim, &c, 4096);
     CHECK_NEAR(c.rate, 12.5e-3, 1e-9);
     sim.now_ps += UINT64_C(1000000000000); /* 1 s */
-    lhi_control_receive_ack(&sim, &c, &notice);
+    lhi_control_receive_notice(&sim, &c);
     CHECK_NEAR(c.rate, 12.5e-3, 1e-9);
+}
+
+/* Two marked packets in succession cause a notice at once and another one 50 us
+ * later, although no packet follows. Both halve the rate: two packets that are
+ * sent then have a distance of four packets. */
+static void notices_without_packets(void)
+{
+    enum { MESSAGES = 2 };
+    const double packet_ns = 4096 / 12.5;
+    const lhi_port_spec ports[] = {
+        {.from = 0, .to = 2, .bytes_per_s = 12.5e9, .latency_ns = 1000},
+        {.from = 2, .to = 0, .bytes_per_s = 12.5e9, .latency_ns = 1000},
+        {.from = 1, .to = 2, .bytes_per_s = 12.5e9, .latency_ns = 1000},
+        /* The receiver's link has half the rate; its queue marks. */
+        {.from = 2,
+         .to = 1,
+         .bytes_per_s = 6.25e9,
+         .latency_ns = 1000,
+         .mark_from_bytes = 1,
+         .mark_to_bytes = 1,
+         .mark_probability = 1}};
+    const lhi_queue_pair pair = {0, 1};
+    const lhi_packet_message messages[MESSAGES] = {
+        {.bytes = 3 * 4096, .queue_pairs = 1},
+        {.bytes = 2 * 4096, .queue_pairs = 1, .delay_ns = 60000}};
+    lhi_message_times times[MESSAGES];
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_fabric fabric;
+    lh_packet_counters counters;
+    lh_error err = {0};
+    CHECK_OK(lhi_fabric_build(2, 3, ports, 4, mem, &fabric, &err), err);
+    const lhi_packet_options options = {
+        .fabric = &fabric,
+        .transport = {.packet_bytes = 4096,
+                      .control = LH_CONTROL_DCQCN,
+                      .timeout_ns = 1000000000,
+                      .line_bytes_per_s = 12.5e9},
+        .pairs = &pair,
+        .messages = messages,
+        .n_pairs = 1,
+        .n_messages = MESSAGES};
+    CHECK_OK(lhi_packets_simulate(&options, times, &counters, &err), err);
+    CHECK_INT(counters.marked, 2);
+    CHECK_NEAR(times[1].end_ns,
+               60000 + 4 * packet_ns + packet_ns + 1000 + 2 * packet_ns + 1000,
+               0.01);
+    lhi_arena_free(mem);
+}
+
+/* A packet waits until DCQCN's rate has allowed the bytes of the one before it,
+ * with the increases and notices of this time. */
+static void waits_with_a_changing_rate(void)
+{
+    const lhi_fabric fabric = {0};
+    const lhi_packet_options options = {
+        .fabric = &fabric,
+        .transport = {.packet_bytes = 4096,
+                      .control = LH_CONTROL_DCQCN,
+                      .line_bytes_per_s = 12.5e9}};
+    lhi_packet_sim sim = {.o = &options, .now_ps = 1000000};
+    lhi_control_state c;
+    lhi_control_begin(&sim, &c);
+    lhi_control_receive_notice(&sim, &c);
+    /* Half the rate for 0.3 us, then a quarter. */
+    lhi_control_send(&sim, &c, 4096);
+    sim.now_ps += 300000;
+    CHECK_NEAR((double)lhi_control_receive_notice(&sim, &c),
+               1300000 + (4096 - 300e-9 * 6.25e9) / 3.125e9 * 1e12, 2);
+    /* After ten notices a packet takes 335.5 us. The timer raises the rate r
+     * after 55, 110 and 165 us to 1.5, 1.75 and 1.875 r. */
+    for (int i = 2; i < 10; i++)
+        lhi_control_receive_notice(&sim, &c);
+    double r = 12.5e9 / 1024;
+    CHECK_NEAR(c.rate, r * 1e-12, 1e-12);
+    CHECK_NEAR((double)lhi_control_send(&sim, &c, 4096),
+               1300000 + 165e6 +
+                   (4096 - r * 55e-6 * (1 + 1.5 + 1.75)) / (1.875 * r) * 1e12,
+               2);
 }
 
 /* A lost ack of the last packet is no reason to send it again: the message has
@@ -584,6 +661,8 @@ int main(void)
     RUN(hashing);
     RUN(congestion);
     RUN(alpha_at_the_line_rate);
+    RUN(notices_without_packets);
+    RUN(waits_with_a_changing_rate);
     RUN(lost_last_acks);
     RUN(timeouts_with_variation);
     RUN(partial_blocks);

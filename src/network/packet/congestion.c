@@ -78,13 +78,25 @@ static void run_alpha_timer(const lhi_packet_sim *sim, lhi_control_state *c)
         c->alpha *= 1 - DCQCN_G;
 }
 
-/* Runs a queue pair's DCQCN timer that raises the rate up to now. */
-static void run_increase_timer(const lhi_packet_sim *sim, lhi_control_state *c)
+/* Reduces the bytes that a queue pair waits for by those that its rate, which
+ * is the same since the last call, allows until time `ps`. */
+static void reduce_owed(lhi_control_state *c, uint64_t ps)
+{
+    c->owed -= c->rate * (double)(ps - c->owed_ps);
+    if (c->owed < 0)
+        c->owed = 0;
+    c->owed_ps = ps;
+}
+
+/* Runs a queue pair's DCQCN timer that raises the rate up to time `ps`. */
+static void run_increase_timer(const lhi_packet_sim *sim, lhi_control_state *c,
+                               uint64_t ps)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
     double line = get_line_rate(sim);
-    for (; sim->now_ps >= c->increase_ps && c->rate < line * (1 - 1e-9);
+    for (; ps >= c->increase_ps && c->rate < line * (1 - 1e-9);
          c->increase_ps += period_ps) {
+        reduce_owed(c, c->increase_ps);
         c->n_timer++;
         increase_rate(sim, c);
     }
@@ -95,15 +107,29 @@ static void run_increase_timer(const lhi_packet_sim *sim, lhi_control_state *c)
     }
 }
 
-/* Reduces a queue pair's DCQCN rate by the factor 1 - alpha/2 after a
- * congestion notification, raises alpha and restarts both timers. */
-static void reduce_rate(const lhi_packet_sim *sim, lhi_control_state *c)
+/* Returns the time from which a queue pair may send its next packet: when its
+ * rate, with the increases until then, has allowed the bytes that it owes. */
+static uint64_t compute_next_ps(const lhi_packet_sim *sim,
+                                const lhi_control_state *c)
+{
+    lhi_control_state later = *c;
+    while (later.slowed &&
+           later.owed >
+               later.rate * (double)(later.increase_ps - later.owed_ps))
+        run_increase_timer(sim, &later, later.increase_ps);
+    return later.owed_ps + (uint64_t)(later.owed / later.rate);
+}
+
+uint64_t lhi_control_receive_notice(const lhi_packet_sim *sim,
+                                    lhi_control_state *c)
 {
     const uint64_t period_ps = (uint64_t)PS_PER_NS * DCQCN_TIMER_NS;
     double least = get_line_rate(sim) * DCQCN_LEAST_RATE;
     run_alpha_timer(sim, c);
     if (c->slowed)
-        run_increase_timer(sim, c);
+        run_increase_timer(sim, c, sim->now_ps);
+    reduce_owed(c, sim->now_ps);
+    /* The rate falls by the factor 1 - alpha/2; both timers start again. */
     c->target = c->rate;
     c->rate *= 1 - c->alpha / 2;
     if (c->rate < least)
@@ -113,6 +139,7 @@ static void reduce_rate(const lhi_packet_sim *sim, lhi_control_state *c)
     c->bytes = 0;
     c->alpha_ps = c->increase_ps = sim->now_ps + period_ps;
     c->slowed = true;
+    return compute_next_ps(sim, c);
 }
 
 uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
@@ -120,14 +147,16 @@ uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
 {
     if (sim->o->transport.control != LH_CONTROL_DCQCN || !c->slowed)
         return 0;
-    run_increase_timer(sim, c);
+    run_increase_timer(sim, c, sim->now_ps);
+    reduce_owed(c, sim->now_ps);
     c->bytes += bytes;
     if ((double)c->bytes >= DCQCN_BYTES) {
         c->bytes = 0;
         c->n_bytes++;
         increase_rate(sim, c);
     }
-    return (uint64_t)(bytes / c->rate);
+    c->owed = bytes;
+    return compute_next_ps(sim, c);
 }
 
 /* --- delay --- */
@@ -155,9 +184,7 @@ static void update_window(const lhi_packet_sim *sim, lhi_control_state *c,
 void lhi_control_receive_ack(const lhi_packet_sim *sim, lhi_control_state *c,
                              const lhi_packet *ack)
 {
-    if (sim->o->transport.control == LH_CONTROL_DCQCN && ack->marked)
-        reduce_rate(sim, c);
-    else if (sim->o->transport.control == LH_CONTROL_DELAY)
+    if (sim->o->transport.control == LH_CONTROL_DELAY)
         update_window(sim, c, sim->now_ps - ack->stamp_ps);
 }
 

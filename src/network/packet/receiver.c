@@ -11,7 +11,7 @@
 
 /* Between two congestion notices [Zhu, section 3.1 and table 1]. At the end of
  * this time the receiver sends another notice if any packet within it had a
- * mark; here the next ack carries the notice. */
+ * mark. */
 enum { NOTIFY_NS = 50000 };
 
 /* Enlarges the receiver's bit set of received packets to cover `n` packet
@@ -109,9 +109,36 @@ static void advance(lhi_packet_sim *sim, lhi_pair *pair)
     }
 }
 
+/* --- replies --- */
+
+void lhi_receiver_send_notice(lhi_packet_sim *sim, lhi_pair *pair)
+{
+    const lhi_packet notice = {.pair = (uint32_t)(pair - sim->pairs),
+                               .bytes = ACK_BYTES,
+                               .kind = LHI_PACKET_NOTICE};
+    pair->notified_ps = sim->now_ps;
+    pair->is_marked = false;
+    lhi_packet_sim_forward(sim, pair->to, LH_NONE, &notice);
+}
+
+/* Processes the congestion mark of a data packet: sends a notice now, or at the
+ * end of the time without one. */
+static void receive_mark(lhi_packet_sim *sim, lhi_pair *pair)
+{
+    uint64_t again_ps = pair->notified_ps + (uint64_t)PS_PER_NS * NOTIFY_NS;
+    if (sim->o->transport.control != LH_CONTROL_DCQCN || pair->is_marked)
+        return;
+    if (pair->notified_ps == 0 || sim->now_ps >= again_ps) {
+        lhi_receiver_send_notice(sim, pair);
+        return;
+    }
+    pair->is_marked = true;
+    lhi_packet_sim_schedule(sim, again_ps,
+                            sim->notice_source + (uint32_t)(pair - sim->pairs));
+}
+
 /* Sends an acknowledgement (`kind`: ack or nack) for data packet `data` back to
- * the sender, with the cumulative packet number and at times a congestion
- * notification. */
+ * the sender, with the cumulative packet number. */
 static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
                   lhi_packet_kind kind)
 {
@@ -122,14 +149,7 @@ static void reply(lhi_packet_sim *sim, lhi_pair *pair, const lhi_packet *data,
     /* A redundancy block may have arrived in part. */
     if (kind == LHI_PACKET_NACK)
         ack.number = find_missing(pair);
-    pair->is_marked |= data->marked;
-    ack.marked = pair->is_marked && (pair->notified_ps == 0 ||
-                                     sim->now_ps - pair->notified_ps >=
-                                         (uint64_t)PS_PER_NS * NOTIFY_NS);
-    if (ack.marked) {
-        pair->notified_ps = sim->now_ps;
-        pair->is_marked = false;
-    }
+    ack.marked = false;
     lhi_packet_sim_forward(sim, pair->to, LH_NONE, &ack);
 }
 
@@ -142,6 +162,8 @@ void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
     if (sim->o->record)
         lhi_packet_sim_get_interval(sim, sim->now_ps)->delivered_bytes +=
             packet->bytes;
+    if (packet->marked)
+        receive_mark(sim, pair);
     if (packet->number < pair->expected) {
         sim->counters.unneeded++;
         reply(sim, pair, packet, LHI_PACKET_ACK);

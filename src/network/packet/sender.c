@@ -250,8 +250,7 @@ static void send_next(lhi_packet_sim *sim, lhi_pair *pair)
     if (pair->acked_ps == pair->sent_ps)
         pair->progress_ps = sim->now_ps;
     pair->sent_ps = sim->now_ps;
-    pair->allowed_ps =
-        sim->now_ps + lhi_control_send(sim, &pair->control, packet.bytes);
+    pair->allowed_ps = lhi_control_send(sim, &pair->control, packet.bytes);
     lhi_packet_sim_forward(sim, pair->from, LH_NONE, &packet);
     start_timer(sim, pair);
 }

@@ -40,12 +40,15 @@ static void arrive(lhi_packet_sim *sim, uint32_t number)
         lhi_packet_sim_forward(sim, node, number, &packet);
     else if (packet.kind == LHI_PACKET_DATA)
         lhi_receiver_receive(sim, &sim->pairs[packet.pair], &packet);
+    else if (packet.kind == LHI_PACKET_NOTICE)
+        sim->pairs[packet.pair].allowed_ps =
+            lhi_control_receive_notice(sim, &sim->pairs[packet.pair].control);
     else
         lhi_sender_receive_ack(sim, &sim->pairs[packet.pair], &packet);
 }
 
 /* Processes the simulation's earliest event; its source number gives the kind:
- * packet arrival, host, timers, message start or transmission. */
+ * packet arrival, host, timers, notice, message start or transmission. */
 static void process(lhi_packet_sim *sim)
 {
     const lhi_packet_event e = sim->heap[0];
@@ -63,10 +66,13 @@ static void process(lhi_packet_sim *sim)
     } else if (e.source < sim->pace_source) {
         lhi_sender_run_reorder_timer(
             sim, &sim->pairs[e.source - sim->reorder_source]);
-    } else if (e.source < sim->message_source) {
+    } else if (e.source < sim->notice_source) {
         lhi_pair *pair = &sim->pairs[e.source - sim->pace_source];
         pair->is_paced = false;
         lhi_sender_wake(sim, pair);
+    } else if (e.source < sim->message_source) {
+        lhi_receiver_send_notice(sim,
+                                 &sim->pairs[e.source - sim->notice_source]);
     } else if (e.source < sim->buffer_source) {
         lhi_packet_sim_post_message(sim, e.source - sim->message_source);
     } else {
@@ -135,7 +141,8 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     sim->timer_source = sim->host_source + f->n_hosts;
     sim->reorder_source = sim->timer_source + o->n_pairs;
     sim->pace_source = sim->reorder_source + o->n_pairs;
-    sim->message_source = sim->pace_source + o->n_pairs;
+    sim->notice_source = sim->pace_source + o->n_pairs;
+    sim->message_source = sim->notice_source + o->n_pairs;
     sim->buffer_source = sim->message_source + o->n_messages;
     sim->ports = LHI_NEW(mem, lhi_port, f->n_ports);
     sim->hosts = LHI_NEW(mem, lhi_host, f->n_hosts);

@@ -18,9 +18,10 @@ enum {
 /* Packet kinds. */
 typedef enum lhi_packet_kind {
     LHI_PACKET_DATA,
-    LHI_PACKET_ACK,   /* of packet `number` and of all below `cumulative` */
-    LHI_PACKET_NACK,  /* as an ack; `number` is the first that is missing */
-    LHI_PACKET_PAUSE, /* of the port back; the end of its pause */
+    LHI_PACKET_ACK,    /* of packet `number` and of all below `cumulative` */
+    LHI_PACKET_NACK,   /* as an ack; `number` is the first that is missing */
+    LHI_PACKET_NOTICE, /* of congestion, from receiver to sender (DCQCN) */
+    LHI_PACKET_PAUSE,  /* of the port back; the end of its pause */
     LHI_PACKET_RESUME
 } lhi_packet_kind;
 
@@ -101,6 +102,10 @@ typedef struct lhi_control_state {
     uint64_t bytes, marked_ps;      /* since the last increase; last notice */
     uint32_t n_timer, n_bytes;
     bool slowed; /* has received a notice */
+    /* Bytes that the rate must allow, from owed_ps on, before the next packet
+     */
+    double owed;
+    uint64_t owed_ps;
     /* Delay-based: window in packets */
     double window;
     uint64_t decreased_ps;
@@ -133,8 +138,8 @@ typedef struct lhi_pair {
     uint64_t *received; /* bit set over numbers from `expected` on */
     uint32_t received_mask;
     bool nacked;
-    bool is_marked;       /* a packet since the last notice */
-    uint64_t notified_ps; /* last ack with a notice */
+    bool is_marked; /* a packet since the last notice; its event is scheduled */
+    uint64_t notified_ps; /* last notice; 0: none */
 } lhi_pair;
 
 /* A host: the queue pairs that may send, in round-robin order. */
@@ -146,8 +151,8 @@ typedef struct lhi_host {
 /* An event in the heap. */
 typedef struct lhi_packet_event {
     uint64_t ps;
-    /* port, host, queue pair's timeout, reordering or pace, message, port with
-     * shared memory */
+    /* port, host, queue pair's timeout, reordering, pace or notice, message,
+     * port with shared memory */
     uint32_t source;
 } lhi_packet_event;
 
@@ -171,7 +176,7 @@ struct lhi_packet_sim {
     lhi_packet_event *heap;
     uint32_t n_heap;
     uint32_t host_source, timer_source, reorder_source, pace_source,
-        message_source, buffer_source;
+        notice_source, message_source, buffer_source;
     uint32_t block_packets;     /* of a redundancy block; 1: none */
     uint64_t now_ps, packet_ps; /* a full packet at the line rate */
     uint64_t reorder_ps;
@@ -312,6 +317,8 @@ void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message);
  * packets, and replies with an ack or, in go-back-N after a gap, one nack. */
 void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
                           const lhi_packet *packet);
+/* Sends a congestion notice to the sender now (DCQCN). */
+void lhi_receiver_send_notice(lhi_packet_sim *sim, lhi_pair *pair);
 
 /* --- congestion control --- */
 
@@ -319,16 +326,20 @@ void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
  * the window holds the packets that the line rate sends in one target round
  * trip. */
 void lhi_control_begin(const lhi_packet_sim *sim, lhi_control_state *c);
-/* Applies an acknowledgement to a queue pair's congestion control: reduces the
- * DCQCN rate if it carries a congestion mark, or updates the window by its
- * round trip. */
+/* Applies a congestion notice to a queue pair: reduces its DCQCN rate. Returns
+ * the time from which its next packet may be sent. */
+uint64_t lhi_control_receive_notice(const lhi_packet_sim *sim,
+                                    lhi_control_state *c);
+/* Applies an acknowledgement to a queue pair's congestion control: the
+ * delay-based one updates its window by the round trip. */
 void lhi_control_receive_ack(const lhi_packet_sim *sim, lhi_control_state *c,
                              const lhi_packet *ack);
 /* Shrinks a queue pair's window by the largest single decrease after a timeout;
  * does nothing unless the control is the delay-based one. */
 void lhi_control_time_out(const lhi_packet_sim *sim, lhi_control_state *c);
-/* Counts a data packet of `bytes` bytes that a queue pair sends. Returns the ps
- * until its next packet may be sent: 0 unless DCQCN has reduced the rate. */
+/* Counts a data packet of `bytes` bytes that a queue pair sends. Returns the
+ * time from which its next packet may be sent: 0 unless DCQCN has reduced the
+ * rate. */
 uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
                           uint32_t bytes);
 /* Checks whether the congestion window permits one more packet beside

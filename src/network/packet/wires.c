@@ -55,7 +55,7 @@ void lhi_packet_sim_count_missing(lhi_packet_sim *sim, const lhi_packet *packet,
                                   uint64_t *counter)
 {
     if (packet->kind != LHI_PACKET_DATA) {
-        sim->counters.lost_acks++;
+        sim->counters.lost_acks += packet->kind != LHI_PACKET_NOTICE;
         return;
     }
     ++*counter;
