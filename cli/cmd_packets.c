@@ -48,8 +48,9 @@ static const cli_option options[] = {
     LIST_ROW(PACKETS_PATHS, "paths", "N,...", "8",
              "Equal paths of the link (default: 1)."),
     LIST_ROW(PACKETS_BALANCING, "balancing", "NAME,...", "ecmp,spray",
-             "ecmp: a queue pair keeps to one path; spray: its packets use all "
-             "(default: ecmp)."),
+             "ecmp: a queue pair keeps to one path; spray: each packet takes a "
+             "random one; adaptive: the one with the shortest queue (default: "
+             "ecmp)."),
     LIST_ROW(PACKETS_RECOVERY, "recovery", "NAME,...", "go-back-n",
              "selective-repeat or go-back-n (default: selective-repeat)."),
     LIST_ROW(PACKETS_FEC, "fec", "DATA+PARITY,...", "none,32+2",
@@ -200,6 +201,7 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
     uint32_t fec = (uint32_t)packets_get_value(g, row, PACKETS_FEC);
     double line = packets_get_value(g, row, PACKETS_GBPS) * bytes_per_gbit;
     double senders = packets_get_value(g, row, PACKETS_SENDERS);
+    double balancing = packets_get_value(g, row, PACKETS_BALANCING);
     return (lh_packet_link){
         .load = {.line_bytes_per_s = line,
                  .latency_ns = packets_get_value(g, row, PACKETS_LATENCY),
@@ -215,9 +217,7 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
                  .message_bytes =
                      floor(packets_get_value(g, row, PACKETS_MESSAGE))},
         .setting = {.balancing =
-                        packets_get_value(g, row, PACKETS_BALANCING) > 0
-                            ? LH_BALANCING_SPRAY
-                            : LH_BALANCING_ECMP,
+                        balancing > 0 ? LH_BALANCING_SPRAY : LH_BALANCING_ECMP,
                     .recovery = packets_get_value(g, row, PACKETS_RECOVERY) > 0
                                     ? LH_RECOVERY_GO_BACK_N
                                     : LH_RECOVERY_SELECTIVE_REPEAT,
@@ -228,6 +228,7 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
                     .fec_parity = fec % 256,
                     .window_bytes = set->window_kib * 1024,
                     .queue_bytes = set->queue_kib * 1024},
+        .is_adaptive = balancing > 1,
         .control =
             (lh_packet_control)packets_get_value(g, row, PACKETS_CONTROL),
         .messages = set->messages,
@@ -373,7 +374,8 @@ static void add_settings(json_t *object, const lh_packet_link *l)
     json_object_set_new(
         object, "load_balancing",
         json_string(
-            packets_balancings[l->setting.balancing == LH_BALANCING_SPRAY]));
+            packets_balancings[(l->setting.balancing == LH_BALANCING_SPRAY) +
+                               l->is_adaptive]));
     json_object_set_new(
         object, "recovery",
         json_string(

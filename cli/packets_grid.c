@@ -87,7 +87,7 @@ static bool parse_fec(const char *text, double *out)
     return true;
 }
 
-const char *const packets_balancings[] = {"ecmp", "spray", NULL};
+const char *const packets_balancings[] = {"ecmp", "spray", "adaptive", NULL};
 const char *const packets_recoveries[] = {"selective-repeat", "go-back-n",
                                           NULL};
 const char *const packets_flow_controls[] = {"none", "pfc", NULL};

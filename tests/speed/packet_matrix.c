@@ -2,7 +2,8 @@
 /* Simulates the messages of a connection matrix of htsim on its topology, for
  * bench/peer_htsim.py.
  *
- *     packet-matrix MATRIX [--leaves LEAVES SPINES OVERSUBSCRIPTION] [--ecmp]
+ *     packet-matrix MATRIX [--leaves LEAVES SPINES OVERSUBSCRIPTION]
+ *                   [--ecmp | --adaptive]
  *                   [--go-back-n PAUSE] [--dcqcn PACKETS] [--seed N]
  *
  * MATRIX: "Nodes N", "Connections N", and a line "A->B [id I] start T size S"
@@ -11,8 +12,8 @@
  * with 1 us. Every packet has a header of 64 bytes, as in htsim, with 4086
  * bytes of data or, with --go-back-n, 4096. By default each packet takes a
  * random path, with selective repeat and delay-based control. --ecmp: one path
- * for each message. --go-back-n: go-back-N, and PFC that pauses a link of PAUSE
- * packets.
+ * for each message. --adaptive: each packet takes the shortest queue.
+ * --go-back-n: go-back-N, and PFC that pauses a link of PAUSE packets.
  * --dcqcn: queues mark packets above so many. Prints JSON: the completion of
  * each message until its last ack, in us; packets; processor time. */
 #define _XOPEN_SOURCE 700 /* clock_gettime */
@@ -47,7 +48,7 @@ typedef struct arguments {
     const char *path;
     uint32_t leaves, spines;
     double oversubscription, pause_packets, mark_packets;
-    bool is_ecmp, goes_back;
+    bool is_ecmp, is_adaptive, goes_back;
     uint64_t seed;
 } arguments;
 
@@ -162,6 +163,7 @@ static lhi_transport make_transport(const arguments *a)
     return (lhi_transport){
         .packet_bytes = get_data_bytes(a) + HEADER,
         .balancing = a->is_ecmp ? LH_BALANCING_ECMP : LH_BALANCING_SPRAY,
+        .is_adaptive = a->is_adaptive,
         .recovery =
             a->goes_back ? LH_RECOVERY_GO_BACK_N : LH_RECOVERY_SELECTIVE_REPEAT,
         .control = a->mark_packets > 0 ? LH_CONTROL_DCQCN
@@ -216,8 +218,8 @@ static lh_packet_counters simulate(const lhi_packet_options *options,
 static void print_usage(void)
 {
     fprintf(stderr, "usage: packet-matrix MATRIX [--leaves LEAVES SPINES "
-                    "OVERSUBSCRIPTION] [--ecmp] [--go-back-n PAUSE] "
-                    "[--dcqcn PACKETS] [--seed N]\n");
+                    "OVERSUBSCRIPTION] [--ecmp | --adaptive] "
+                    "[--go-back-n PAUSE] [--dcqcn PACKETS] [--seed N]\n");
     exit(2);
 }
 
@@ -236,6 +238,8 @@ static arguments read_arguments(int argc, char **argv)
                 print_usage();
         } else if (!strcmp(argv[i], "--ecmp")) {
             a.is_ecmp = true;
+        } else if (!strcmp(argv[i], "--adaptive")) {
+            a.is_adaptive = true;
         } else if (!strcmp(argv[i], "--go-back-n") && i + 1 < argc) {
             a.goes_back = true;
             a.pause_packets = strtod(argv[++i], NULL);

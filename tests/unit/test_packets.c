@@ -270,6 +270,11 @@ static void hashing(void)
     link.setting.balancing = LH_BALANCING_SPRAY;
     CHECK_SHARE(simulate(&link, 20).end_ns - latency,
                 even * (1 + 1.03 * sqrt(0.75 / 250)), 0.06);
+    /* The shortest queue: no path has more than a packet more than another one.
+     * This packet and the last one take four packet times each on a path, the
+     * last one two more at the interfaces. */
+    link.is_adaptive = true;
+    CHECK_NEAR(simulate(&link, 20).end_ns - latency, even, 10 * 4096 / 12.5);
 }
 
 /* An overloaded queue drops packets; DCQCN keeps it short; the delay-based

@@ -55,6 +55,9 @@ LH_API const char *lh_packet_traffic_name(lh_packet_traffic traffic);
 typedef struct lh_packet_link {
     lh_link_load load;       /* message_bytes above 0 */
     lh_link_setting setting; /* `congestion` is not read */
+    /* Adaptive routing: a sprayed packet takes the path with the shortest queue
+     * instead of a random one. Needs LH_BALANCING_SPRAY. */
+    bool is_adaptive;
     lh_packet_control control;
     lh_packet_traffic traffic;
     uint32_t messages;    /* of each sender, or all-to-alls; 0: 1 */

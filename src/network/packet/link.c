@@ -147,6 +147,9 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     if (link->traffic >= LH_N_TRAFFICS)
         return lhi_fail(err, LH_EINVAL, "traffic: %d is none of its values",
                         (int)link->traffic);
+    if (link->is_adaptive && s->balancing != LH_BALANCING_SPRAY)
+        return lhi_fail(err, LH_EINVAL,
+                        "is_adaptive needs balancing LH_BALANCING_SPRAY");
     if (is_all_reduce(link) && link->messages > 1)
         return lhi_fail(err, LH_EINVAL,
                         "messages: an all-reduce is simulated once, not %u "
@@ -337,6 +340,7 @@ static lhi_transport make_transport(const lh_packet_link *link,
     return (lhi_transport){
         .packet_bytes = (uint32_t)LH_PACKET_BYTES,
         .balancing = s->balancing,
+        .is_adaptive = link->is_adaptive,
         .recovery = s->recovery,
         .control = link->control,
         .window_packets = (uint64_t)packets,

@@ -81,6 +81,28 @@ static void enqueue(lhi_packet_sim *sim, uint32_t number, uint32_t ingress,
     lhi_packet_sim_transmit(sim, number, packet, is_marked, port->free_ps);
 }
 
+/* Returns the index of the port with the fewest whole packets in its queue; of
+ * equal ones, a random port. Bytes would be too fine: the packets of senders
+ * with equal rates would keep to one port each, and meet at the next switch. */
+static uint32_t find_shortest(lhi_packet_sim *sim, uint32_t node,
+                              const lhi_next_ports *next)
+{
+    uint32_t best = 0, n_equal = 0;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < next->n; i++) {
+        uint64_t queued =
+            count_queued(sim, next->ports[i]) / sim->o->transport.packet_bytes;
+        n_equal = queued < least ? 1 : n_equal + (queued == least);
+        if (queued < least ||
+            (queued == least &&
+             lhi_random_below(&sim->spraying[node], n_equal) == 0)) {
+            best = i;
+            least = queued;
+        }
+    }
+    return best;
+}
+
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
                             uint32_t ingress, const lhi_packet *packet)
 {
@@ -90,9 +112,11 @@ void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
     const lhi_next_ports *next =
         &f->next[(size_t)node * f->n_hosts + (is_data ? pair->to : pair->from)];
     uint32_t i = 0;
-    if (next->n > 1 && sim->o->transport.balancing == LH_BALANCING_SPRAY)
-        i = lhi_random_below(&sim->spraying[node], next->n);
-    else if (next->n > 1)
+    if (next->n > 1 && sim->o->transport.balancing == LH_BALANCING_SPRAY) {
+        i = is_data && sim->o->transport.is_adaptive
+                ? find_shortest(sim, node, next)
+                : lhi_random_below(&sim->spraying[node], next->n);
+    } else if (next->n > 1)
         i = (uint32_t)((lhi_mix64(pair->hash + is_data + 2 * node) >> 32) *
                            next->n >>
                        32);

@@ -20,6 +20,9 @@
 typedef struct lhi_transport {
     uint32_t packet_bytes; /* of data in a packet, up to 65535 */
     lh_balancing balancing;
+    /* A sprayed data packet takes the port with the shortest queue, of equal
+     * ones a random port; else a random port. */
+    bool is_adaptive;
     lh_recovery recovery; /* ANY: selective repeat */
     lh_packet_control control;
     uint64_t window_packets;       /* unacknowledged; 0: no limit */

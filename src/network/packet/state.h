@@ -221,7 +221,7 @@ void lhi_packet_sim_schedule(lhi_packet_sim *sim, uint64_t ps, uint32_t source);
 /* Forwards a packet from node `node`, to which it came by port `ingress`
  * (LH_NONE: from the host itself), towards its destination host. Of several
  * shortest paths a hash of the queue pair (ECMP) or, with spraying, a random
- * number chooses. */
+ * number or the shortest queue chooses. */
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
                             uint32_t ingress, const lhi_packet *packet);
 /* Puts a packet, with or without a congestion mark, on the link of port
