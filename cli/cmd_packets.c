@@ -17,10 +17,10 @@
 
 typedef struct settings {
     const char *values[N_PACKETS_AXES];
-    int64_t variation_ns, timeout_ns, return_ns;
+    int64_t variation_ns, timeout_ns, return_ns, failure_ns, reroute_ns;
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
         queue_kib, switch_kib, switch_share, site_oversubscription;
-    uint32_t messages, seeds, threads;
+    uint32_t messages, failed, seeds, threads;
     const char *sample, *html;
 } settings;
 
@@ -112,6 +112,28 @@ static const cli_option options[] = {
      .example_argument = "50us",
      .help = "Mean of an exponential latency added to each packet (default: "
              "none)."},
+    {.name = "failed",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, failed),
+     .arg = "N",
+     .least = 1,
+     .most = 4095,
+     .help = "Paths that fail in both directions, fewer than --paths (default: "
+             "none)."},
+    {.name = "failed-at",
+     .type = CLI_TIME,
+     .at = offsetof(settings, failure_ns),
+     .arg = "TIME",
+     .example_argument = "10ms",
+     .help = "Time at which --failed paths begin to lose all packets (default: "
+             "the start)."},
+    {.name = "reroute",
+     .type = CLI_TIME,
+     .at = offsetof(settings, reroute_ns),
+     .arg = "TIME",
+     .example_argument = "50ms",
+     .help = "Time from the failure until the switches use the other paths "
+             "(default: 0)."},
     {.name = "window-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, window_kib),
@@ -241,7 +263,10 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
         .switch_share = set->switch_share,
         .pauses = packets_get_value(g, row, PACKETS_FLOW_CONTROL) > 0,
         .timeout_ns = set->timeout_ns,
-        .site_oversubscription = set->site_oversubscription};
+        .site_oversubscription = set->site_oversubscription,
+        .failed_paths = set->failed,
+        .failure_ns = set->failure_ns,
+        .reroute_ns = set->reroute_ns};
 }
 
 /* --- output --- */
@@ -321,6 +346,7 @@ static void print_omitted(cli *c, const packets_grid *g,
                    {controls_rate, "the start of congestion control"},
                    {sprays_in_order, "go-back-n with spray"},
                    {set->site_oversubscription > 0, "--site-oversubscription"},
+                   {set->failed > 0, "--failed"},
                    {set->burst > 0, "--burst"},
                    {set->variation_ns > 0, "--variation"},
                    {set->timeout_ns > 0, "--timeout"}};
@@ -586,7 +612,8 @@ static lh_status check_plan_options(cli *c)
         "variation",        "window-kib",
         "buffer-kib",       "queue-kib",
         "switch-kib",       "switch-share",
-        "timeout"};
+        "timeout",          "failed",
+        "failed-at",        "reroute"};
     for (uint32_t a = 0; a < N_PACKETS_AXES + CLI_COUNT_OF(others); a++) {
         const char *name = a < N_PACKETS_AXES
                                ? packets_get_option((packets_axis)a)
@@ -637,6 +664,16 @@ static lh_status check_switches(cli *c, const packets_grid *g)
     return LH_OK;
 }
 
+/* Rejects options about a failure if --failed is not given. */
+static lh_status check_failure(cli *c)
+{
+    static const char *const others[] = {"failed-at", "reroute"};
+    for (uint32_t i = 0; i < CLI_COUNT_OF(others); i++)
+        if (cli_is_given(c, others[i]) && !cli_is_given(c, "failed"))
+            return cli_usage(c, "--%s requires --failed", others[i]);
+    return LH_OK;
+}
+
 /* Runs 'longhaul packets', which simulates messages over a link packet by
  * packet under all combinations of the given settings. */
 static lh_status run_packets(cli *c)
@@ -649,6 +686,7 @@ static lh_status run_packets(cli *c)
         return cli_usage(c, "--sample requires a plan");
     CLI_TRY(packets_parse_grid(c, set->values, &g));
     CLI_TRY(check_switches(c, &g));
+    CLI_TRY(check_failure(c));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
     lh_packet_record *records =

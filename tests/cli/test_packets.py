@@ -14,7 +14,7 @@ LINK = ["packets", "--gbps", "100", "--latency", "1ms", "--message", "1MB"]
 @test
 def the_page_shows_the_output_of_its_commands():
     blocks = re.findall(r"```console\n\$ longhaul (.*)\n([^`]*)```", PAGE)
-    check(len(blocks) == 6, len(blocks))
+    check(len(blocks) == 7, len(blocks))
     for line, output in blocks:
         done = run(*shlex.split(line))
         printed = "\n".join(row.rstrip() for row in done.stdout.splitlines())
@@ -55,6 +55,8 @@ def every_option_changes_the_result():
                    ["--fec", "8+1"], ["--senders", "4"],
                    ["--switch-kib", "200"], ["--switch-kib", "400", "--switch-share", "0.2"],
                    ["--switch-kib", "800000", "--flow-control", "pfc", "--switch-share", "0.0005"],
+                   ["--failed", "1"], ["--failed", "1", "--failed-at", "1ms"],
+                   ["--failed", "1", "--reroute", "50ms"],
                    ["--control", "dcqcn", "--queue-kib", "64"]):
         row = json_case(" ".join(option), [*base, *option])["rows"][0]
         check([row["mean_ns"], row["sent"], row["acks"]] !=
@@ -138,6 +140,9 @@ def invalid_values_are_rejected():
     case("share", [*LINK, "--switch-share", "2"], 2, err="--switch-share requires --switch-kib")
     case("headroom", [*LINK, "--flow-control", "pfc", "--switch-kib", "1000"], 1,
          err="switch_bytes: 1024000 is too little for pauses.* takes 25[0-9]{6} bytes")
+    case("failed", [*LINK, "--paths", "2", "--failed", "2"], 1,
+         err="failed_paths: 2 is not less than the 2 paths")
+    case("reroute", [*LINK, "--paths", "2", "--reroute", "1ms"], 2, err="--reroute requires --failed")
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",
                   many], 2, err="more than 4096 combinations")

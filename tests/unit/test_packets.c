@@ -401,6 +401,52 @@ static void waits_with_a_changing_rate(void)
                2);
 }
 
+/* Failed paths that are avoided from the start: the message takes the time of
+ * the others. */
+static void failed_paths(void)
+{
+    lh_packet_link link = a_link(100, 0.2 * MS, 4e6);
+    link.setting.paths = 4;
+    link.setting.balancing = LH_BALANCING_SPRAY;
+    link.is_adaptive = true;
+    link.setting.window_bytes = link.buffer_bytes = 1e9;
+    for (link.failed_paths = 0; link.failed_paths < 4; link.failed_paths++) {
+        double rate = 12.5 * (4 - link.failed_paths) / 4;
+        lh_packet_result r = simulate(&link, 1);
+        CHECK_NEAR(r.end_ns - 0.202 * MS, 4e6 / rate, 10 * 4096 / 12.5);
+        CHECK_INT(r.counters.lost, 0);
+    }
+}
+
+/* A path that fails within a message and is avoided after 50 us. The sender
+ * learns of it by a timeout. Then it repeats all packets that the failure has
+ * lost: the latency, the time of all bytes, and a round trip and the timeout
+ * more. Messages on the other path take the latency and the time of all bytes.
+ */
+static void failure_within_a_message(void)
+{
+    lh_packet_link link = a_link(100, 0.1 * MS, 4e6);
+    uint32_t n_late = 0;
+    link.setting.paths = 2;
+    link.buffer_bytes = 1e9;
+    link.failed_paths = 1;
+    link.failure_ns = 300000;
+    link.reroute_ns = 50000;
+    link.timeout_ns = 1000000;
+    double plain = 4e6 / 6.25 + 0.102 * MS;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        const lh_packet_run run = {.size = sizeof run, .seed = seed};
+        lh_packet_result r = {0};
+        lh_error err = {0};
+        CHECK_OK(lh_packets_simulate_links(&link, 1, &run, &r, &err), err);
+        CHECK_INT(r.counters.sent, r.counters.delivered + r.counters.lost);
+        bool is_late = r.counters.lost > 0;
+        n_late += is_late;
+        CHECK_SHARE(r.end_ns, plain + is_late * (0.204 * MS + 1 * MS), 0.01);
+    }
+    CHECK_MSG(n_late > 4 && n_late < 16, "%u of 20 messages", n_late);
+}
+
 /* A lost ack of the last packet is no reason to send it again: the message has
  * arrived. */
 static void lost_last_acks(void)
@@ -668,6 +714,8 @@ int main(void)
     RUN(alpha_at_the_line_rate);
     RUN(notices_without_packets);
     RUN(waits_with_a_changing_rate);
+    RUN(failed_paths);
+    RUN(failure_within_a_message);
     RUN(lost_last_acks);
     RUN(timeouts_with_variation);
     RUN(partial_blocks);

@@ -81,6 +81,11 @@ typedef struct lh_packet_link {
      * interface's rate. Queues are as those of the link's paths. 0: one switch
      * at each site. */
     double site_oversubscription;
+    /* Paths that fail in both directions, fewer than the setting's paths: from
+     * failure_ns on they lose all packets, and reroute_ns later the switches
+     * use the other paths. */
+    uint32_t failed_paths;
+    int64_t failure_ns, reroute_ns;
 } lh_packet_link;
 
 /* A simulation's counts. sent = delivered + lost + dropped. */

@@ -180,8 +180,9 @@ lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
     for (uint32_t i = 0; i < 2 * link->uplinks; i++)
         add_ports(&p, &link->uplink, near + i % 2, end + i % 2);
     for (uint32_t i = 0; i < link->paths; i++) {
-        add_port(&p, &link->path, end, end + 1);
+        lhi_port_spec *out_port = add_port(&p, &link->path, end, end + 1);
         lhi_port_spec *back = add_port(&p, &link->path, end + 1, end);
+        out_port->fails = back->fails = i < link->failed_paths;
         back->latency_ns = link->return_latency_ns;
         back->loss = link->return_loss;
     }

@@ -33,6 +33,10 @@ typedef struct lhi_port_spec {
      * Control for Large-Scale RDMA Deployments, SIGCOMM 2015]. 0: no marks */
     uint64_t mark_from_bytes, mark_to_bytes;
     double mark_probability;
+    /* A packet that leaves the port from fails_ns on is lost. From avoided_ns
+     * on packets take other ports of equally short paths, if any works. */
+    bool fails;
+    int64_t fails_ns, avoided_ns;
 } lhi_port_spec;
 
 /* The ports on the shortest paths from a node to a host. */
@@ -74,9 +78,10 @@ lh_status lhi_fabric_build(uint32_t n_hosts, uint32_t n_nodes,
  * its two switches. */
 typedef struct lhi_site_link {
     uint32_t senders, paths;
-    uint32_t uplinks;             /* 0: one switch at each site */
-    lhi_port_spec path;           /* each of them; nodes are not read */
-    lhi_port_spec uplink;         /* the same */
+    uint32_t failed_paths; /* the first ones; only they fail as `path` does */
+    uint32_t uplinks;      /* 0: one switch at each site */
+    lhi_port_spec path;    /* each of them; nodes are not read */
+    lhi_port_spec uplink;  /* the same */
     double interface_bytes_per_s; /* of a host */
     int64_t interface_latency_ns; /* between a host and its switch */
     int64_t return_latency_ns;    /* of the paths back */

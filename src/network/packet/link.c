@@ -85,6 +85,23 @@ static bool is_all_reduce(const lh_packet_link *link)
            link->traffic == LH_TRAFFIC_HIERARCHICAL;
 }
 
+/* Fails with LH_EINVAL if the failure of paths cannot be simulated. */
+static lh_status check_failure(const lh_packet_link *link, lh_error *err)
+{
+    uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
+    LHI_TRY(check_range((double)link->failure_ns, 0, 1e13, "failure_ns", err));
+    LHI_TRY(check_range((double)link->reroute_ns, 0, 1e13, "reroute_ns", err));
+    if (link->failed_paths >= paths && link->failed_paths > 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "failed_paths: %u is not less than the %u paths",
+                        link->failed_paths, paths);
+    if (link->failed_paths > 0 && link->pauses)
+        return lhi_fail(err, LH_EINVAL,
+                        "failed_paths: pauses of a failed path would have no "
+                        "end; give one of both");
+    return LH_OK;
+}
+
 /* Fails with LH_EINVAL if the queue's buffer is smaller than a packet, or if a
  * queue pair has too many packets for 32-bit packet numbers. */
 static lh_status check_packets(const lh_packet_link *link, lh_error *err)
@@ -167,6 +184,7 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
                         "independent losses",
                         link->burst);
     LHI_TRY(check_switches(link, err));
+    LHI_TRY(check_failure(link, err));
     return check_packets(link, err);
 }
 
@@ -232,7 +250,10 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
                  .variation_ns = link->variation_ns,
                  .loss = l->loss,
                  .burst = link->burst,
-                 .buffer_bytes = (uint64_t)buffer},
+                 .buffer_bytes = (uint64_t)buffer,
+                 .fails_ns = link->failure_ns,
+                 .avoided_ns = link->failure_ns + link->reroute_ns},
+        .failed_paths = link->failed_paths,
         .interface_bytes_per_s = get_interface_rate(l),
         .interface_latency_ns = SITE_LATENCY_NS,
         .return_latency_ns =

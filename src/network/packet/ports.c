@@ -103,22 +103,38 @@ static uint32_t find_shortest(lhi_packet_sim *sim, uint32_t node,
     return best;
 }
 
+/* Removes the ports that have failed and are avoided from *next, unless all
+ * are. */
+static void remove_failed(lhi_packet_sim *sim, lhi_next_ports *next)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < next->n; i++) {
+        const lhi_port_spec *s = sim->ports[next->ports[i]].spec;
+        if (!s->fails || sim->now_ps < PS_PER_NS * (uint64_t)s->avoided_ns)
+            sim->working[n++] = next->ports[i];
+    }
+    if (n > 0)
+        *next = (lhi_next_ports){sim->working, n};
+}
+
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
                             uint32_t ingress, const lhi_packet *packet)
 {
     const lhi_fabric *f = sim->o->fabric;
     const lhi_pair *pair = &sim->pairs[packet->pair];
     bool is_data = packet->kind == LHI_PACKET_DATA;
-    const lhi_next_ports *next =
-        &f->next[(size_t)node * f->n_hosts + (is_data ? pair->to : pair->from)];
+    lhi_next_ports next =
+        f->next[(size_t)node * f->n_hosts + (is_data ? pair->to : pair->from)];
     uint32_t i = 0;
-    if (next->n > 1 && sim->o->transport.balancing == LH_BALANCING_SPRAY) {
+    if (sim->working)
+        remove_failed(sim, &next);
+    if (next.n > 1 && sim->o->transport.balancing == LH_BALANCING_SPRAY) {
         i = is_data && sim->o->transport.is_adaptive
-                ? find_shortest(sim, node, next)
-                : lhi_random_below(&sim->spraying[node], next->n);
-    } else if (next->n > 1)
+                ? find_shortest(sim, node, &next)
+                : lhi_random_below(&sim->spraying[node], next.n);
+    } else if (next.n > 1)
         i = (uint32_t)((lhi_mix64(pair->hash + is_data + 2 * node) >> 32) *
-                           next->n >>
+                           next.n >>
                        32);
-    enqueue(sim, next->ports[i], ingress, packet);
+    enqueue(sim, next.ports[i], ingress, packet);
 }

@@ -162,8 +162,14 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     sim->n_missing = o->n_messages;
     for (uint32_t i = 0; i < f->n_hosts; i++)
         sim->hosts[i].first = LH_NONE;
-    for (uint32_t i = 0; i < f->n_ports; i++)
+    bool has_failures = false;
+    for (uint32_t i = 0; i < f->n_ports; i++) {
         lhi_packet_sim_begin_port(sim, i);
+        has_failures |= f->ports[i].fails;
+    }
+    sim->working = has_failures ? LHI_NEW(mem, uint32_t, f->n_ports) : NULL;
+    if (has_failures && !sim->working)
+        return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < f->n_nodes; i++)
         sim->spraying[i].state = lhi_mix64(~(lhi_mix64(o->seed) + i));
     for (uint32_t i = 0; i < o->n_pairs; i++) {

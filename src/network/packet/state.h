@@ -180,6 +180,7 @@ struct lhi_packet_sim {
     uint32_t block_packets;     /* of a redundancy block; 1: none */
     uint64_t now_ps, packet_ps; /* a full packet at the line rate */
     uint64_t reorder_ps;
+    uint32_t *working;  /* [port]: scratch; NULL: no port fails */
     uint32_t n_missing; /* messages that have not arrived */
     lh_packet_counters counters;
     lhi_ring arrivals; /* uint32_t: messages that have arrived, not taken */

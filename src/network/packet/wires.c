@@ -68,8 +68,10 @@ void lhi_packet_sim_transmit(lhi_packet_sim *sim, uint32_t number,
                              uint64_t sent_ps)
 {
     lhi_port *port = &sim->ports[number];
-    if (port->n_good != UINT64_MAX && packet->kind < LHI_PACKET_PAUSE &&
-        loses_next(port)) {
+    bool has_failed = port->spec->fails &&
+                      sent_ps >= PS_PER_NS * (uint64_t)port->spec->fails_ns;
+    if (has_failed || (port->n_good != UINT64_MAX &&
+                       packet->kind < LHI_PACKET_PAUSE && loses_next(port))) {
         lhi_packet_sim_count_missing(sim, packet, &sim->counters.lost);
         return;
     }
