@@ -19,9 +19,9 @@ typedef struct settings {
     const char *values[N_PACKETS_AXES];
     int64_t variation_ns, timeout_ns, return_ns, failure_ns, reroute_ns;
     double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
-        queue_kib, switch_kib, switch_share, site_oversubscription;
-    uint32_t messages, failed, seeds, threads;
-    const char *sample, *html;
+        queue_kib, switch_kib, switch_share, site_oversubscription, other_load;
+    uint32_t messages, failed, other_gpus, seeds, threads;
+    const char *other_message, *sample, *html;
 } settings;
 
 #define LIST_ROW(axis, option, argument, words, says)                          \
@@ -134,6 +134,29 @@ static const cli_option options[] = {
      .example_argument = "50ms",
      .help = "Time from the failure until the switches use the other paths "
              "(default: 0)."},
+    {.name = "other-gpus",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, other_gpus),
+     .arg = "N",
+     .least = 1,
+     .most = 4096,
+     .help =
+         "GPUs of other jobs that send over the link all the time, with the "
+         "same queue pairs and control (default: none)."},
+    {.name = "other-load",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, other_load),
+     .arg = "SHARE",
+     .high = 1,
+     .help =
+         "Share of the link's capacity that --other-gpus offer, as messages "
+         "at random times (default: they send without pause)."},
+    {.name = "other-message",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, other_message),
+     .arg = "BYTES",
+     .example_argument = "1MB",
+     .help = "Size of the messages of --other-load (default: as --message)."},
     {.name = "window-kib",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, window_kib),
@@ -224,6 +247,9 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
     double line = packets_get_value(g, row, PACKETS_GBPS) * bytes_per_gbit;
     double senders = packets_get_value(g, row, PACKETS_SENDERS);
     double balancing = packets_get_value(g, row, PACKETS_BALANCING);
+    double other_bytes = 0;
+    if (set->other_message) /* valid: check_other_message() */
+        packets_parse_bytes(set->other_message, &other_bytes);
     return (lh_packet_link){
         .load = {.line_bytes_per_s = line,
                  .latency_ns = packets_get_value(g, row, PACKETS_LATENCY),
@@ -266,7 +292,10 @@ static lh_packet_link build_link(const cli *c, const packets_grid *g,
         .site_oversubscription = set->site_oversubscription,
         .failed_paths = set->failed,
         .failure_ns = set->failure_ns,
-        .reroute_ns = set->reroute_ns};
+        .reroute_ns = set->reroute_ns,
+        .other_gpus = set->other_gpus,
+        .other_load = set->other_load,
+        .other_bytes = other_bytes};
 }
 
 /* --- output --- */
@@ -347,6 +376,7 @@ static void print_omitted(cli *c, const packets_grid *g,
                    {sprays_in_order, "go-back-n with spray"},
                    {set->site_oversubscription > 0, "--site-oversubscription"},
                    {set->failed > 0, "--failed"},
+                   {set->other_gpus > 0, "--other-gpus"},
                    {set->burst > 0, "--burst"},
                    {set->variation_ns > 0, "--variation"},
                    {set->timeout_ns > 0, "--timeout"}};
@@ -613,7 +643,9 @@ static lh_status check_plan_options(cli *c)
         "buffer-kib",       "queue-kib",
         "switch-kib",       "switch-share",
         "timeout",          "failed",
-        "failed-at",        "reroute"};
+        "failed-at",        "reroute",
+        "other-gpus",       "other-load",
+        "other-message"};
     for (uint32_t a = 0; a < N_PACKETS_AXES + CLI_COUNT_OF(others); a++) {
         const char *name = a < N_PACKETS_AXES
                                ? packets_get_option((packets_axis)a)
@@ -649,14 +681,11 @@ static lh_status run_plan(cli *c)
     return cli_plan_packets_run(c, &how);
 }
 
-/* Rejects options about a switch's shared memory if --switch-kib is not given.
- */
-static lh_status check_switches(cli *c, const packets_grid *g)
+/* Rejects pauses if --switch-kib is not given. */
+static lh_status check_pauses(cli *c, const packets_grid *g)
 {
     if (cli_is_given(c, "switch-kib"))
         return LH_OK;
-    if (cli_is_given(c, "switch-share"))
-        return cli_usage(c, "--switch-share requires --switch-kib");
     for (uint32_t i = 0; i < g->n[PACKETS_FLOW_CONTROL]; i++)
         if (g->values[PACKETS_FLOW_CONTROL][i] > 0)
             return cli_usage(c, "--flow-control pfc requires --switch-kib, the "
@@ -664,13 +693,31 @@ static lh_status check_switches(cli *c, const packets_grid *g)
     return LH_OK;
 }
 
-/* Rejects options about a failure if --failed is not given. */
-static lh_status check_failure(cli *c)
+/* Rejects an invalid size of other jobs' messages. */
+static lh_status check_other_message(cli *c)
 {
-    static const char *const others[] = {"failed-at", "reroute"};
-    for (uint32_t i = 0; i < CLI_COUNT_OF(others); i++)
-        if (cli_is_given(c, others[i]) && !cli_is_given(c, "failed"))
-            return cli_usage(c, "--%s requires --failed", others[i]);
+    const settings *set = c->settings;
+    double bytes;
+    if (set->other_message && !packets_parse_bytes(set->other_message, &bytes))
+        return cli_usage(c, "--other-message: '%s' is not a value such as 1MB",
+                         set->other_message);
+    return LH_OK;
+}
+
+/* Rejects an option without the option that it describes. */
+static lh_status check_requirements(cli *c)
+{
+    static const struct {
+        const char *name, *needs;
+    } pairs[] = {{"switch-share", "switch-kib"},
+                 {"failed-at", "failed"},
+                 {"reroute", "failed"},
+                 {"other-load", "other-gpus"},
+                 {"other-message", "other-load"}};
+    for (uint32_t i = 0; i < CLI_COUNT_OF(pairs); i++)
+        if (cli_is_given(c, pairs[i].name) && !cli_is_given(c, pairs[i].needs))
+            return cli_usage(c, "--%s requires --%s", pairs[i].name,
+                             pairs[i].needs);
     return LH_OK;
 }
 
@@ -685,8 +732,9 @@ static lh_status run_packets(cli *c)
     if (cli_is_given(c, "sample"))
         return cli_usage(c, "--sample requires a plan");
     CLI_TRY(packets_parse_grid(c, set->values, &g));
-    CLI_TRY(check_switches(c, &g));
-    CLI_TRY(check_failure(c));
+    CLI_TRY(check_requirements(c));
+    CLI_TRY(check_pauses(c, &g));
+    CLI_TRY(check_other_message(c));
     lh_packet_link *links = calloc(g.n_rows, sizeof *links);
     lh_packet_result *results = calloc(g.n_rows, sizeof *results);
     lh_packet_record *records =

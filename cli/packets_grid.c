@@ -21,9 +21,7 @@ const char *packets_get_option(packets_axis a)
     return names[a];
 }
 
-/* Parses a number of bytes with an optional unit, such as 64KiB or 134MB, into
- * *out; false: invalid. */
-static bool parse_bytes(const char *text, double *out)
+bool packets_parse_bytes(const char *text, double *out)
 {
     static const struct {
         const char *name;
@@ -134,7 +132,7 @@ static bool parse_value(packets_axis a, const char *text, double *out)
     case PACKETS_LOSS:
         return parse_share(text, out);
     case PACKETS_MESSAGE:
-        return parse_bytes(text, out);
+        return packets_parse_bytes(text, out);
     case PACKETS_SENDERS:
     case PACKETS_QUEUE_PAIRS:
     case PACKETS_PATHS:

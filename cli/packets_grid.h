@@ -38,6 +38,9 @@ typedef struct packets_grid {
 extern const char *const packets_balancings[],
     *const packets_recoveries[], *const packets_flow_controls[];
 
+/* Parses a number of bytes with an optional unit, such as 64KiB or 134MB, into
+ * *out; false: invalid. */
+bool packets_parse_bytes(const char *text, double *out);
 /* Returns the command-line option, without dashes, that sets the axis (varied
  * link setting) `a`. */
 const char *packets_get_option(packets_axis a);

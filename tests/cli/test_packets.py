@@ -57,6 +57,8 @@ def every_option_changes_the_result():
                    ["--switch-kib", "800000", "--flow-control", "pfc", "--switch-share", "0.0005"],
                    ["--failed", "1"], ["--failed", "1", "--failed-at", "1ms"],
                    ["--failed", "1", "--reroute", "50ms"],
+                   ["--other-gpus", "1"], ["--other-gpus", "2", "--other-load", "0.5"],
+                   ["--other-gpus", "2", "--other-load", "0.5", "--other-message", "64KiB"],
                    ["--control", "dcqcn", "--queue-kib", "64"]):
         row = json_case(" ".join(option), [*base, *option])["rows"][0]
         check([row["mean_ns"], row["sent"], row["acks"]] !=
@@ -142,6 +144,12 @@ def invalid_values_are_rejected():
          err="switch_bytes: 1024000 is too little for pauses.* takes 25[0-9]{6} bytes")
     case("failed", [*LINK, "--paths", "2", "--failed", "2"], 1,
          err="failed_paths: 2 is not less than the 2 paths")
+    case("no other jobs", [*LINK, "--other-load", "0.5"], 2,
+         err="--other-load requires --other-gpus")
+    case("other message", [*LINK, "--other-gpus", "2", "--other-load", "0.5", "--other-message",
+                           "5XB"], 2, err="--other-message: '5XB' is not a value such as 1MB")
+    case("slow interfaces", [*LINK, "--interface-gbps", "10", "--other-gpus", "2", "--other-load",
+                             "0.5"], 1, err="other_load: 2 GPUs with .* cannot offer")
     case("reroute", [*LINK, "--paths", "2", "--reroute", "1ms"], 2, err="--reroute requires --failed")
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",

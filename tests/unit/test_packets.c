@@ -241,6 +241,36 @@ static void slow_blocks(void)
     CHECK_SHARE(r.end_ns, 64 * 12 * 4096 / 1.25, 0.02);
 }
 
+/* Packets of other jobs at Poisson times: packets that are sent one after the
+ * other wait as in the M/D/1 queue above. */
+static void other_jobs_at_random(void)
+{
+    const double rho = 0.7;
+    lh_packet_link link = a_link(100, 10000, 4096);
+    link.load.interface_bytes_per_s = 12.5e11;
+    link.messages = 4000;
+    link.buffer_bytes = 1e9;
+    double alone = simulate(&link, 1).mean_ns;
+    link.other_gpus = 64;
+    link.other_load = rho;
+    CHECK_SHARE(simulate(&link, 1).mean_ns - alone,
+                rho / (2 * (1 - rho)) * 4096 / 12.5, 0.08);
+}
+
+/* A message beside three GPUs of other jobs that send all the time gets a
+ * quarter of the rate (max-min share). */
+static void other_jobs_without_pause(void)
+{
+    lh_packet_link link = a_link(100, 50000, 40e6);
+    link.control = LH_CONTROL_DELAY;
+    link.buffer_bytes = 1e9;
+    link.other_gpus = 3;
+    CHECK_SHARE(simulate(&link, 1).mean_ns, 4 * 40e6 / 12.5, 0.05);
+    link.other_gpus = 1;
+    link.setting.queue_pairs = 2;
+    CHECK_SHARE(simulate(&link, 1).mean_ns, 2 * 40e6 / 12.5, 0.05);
+}
+
 /* Flows that share a path get equal rates; four hosts over one path. */
 static void equal_shares(void)
 {
@@ -545,7 +575,8 @@ static void simulate_random(uint64_t seed, lhi_message_times *times,
                                 .pauses = sharing == 2};
     const lhi_packet_options options = {
         .fabric = &fabric,
-        .transport = {.packet_bytes = 1024 + lhi_random_below(&r, 4000),
+        .transport = {.is_adaptive = seed % 2 > 0,
+                      .packet_bytes = 1024 + lhi_random_below(&r, 4000),
                       .balancing = lhi_random_below(&r, 2) ? LH_BALANCING_ECMP
                                                            : LH_BALANCING_SPRAY,
                       .recovery = lhi_random_below(&r, 2)
@@ -708,6 +739,8 @@ int main(void)
     RUN(single_packets);
     RUN(redundancy);
     RUN(slow_blocks);
+    RUN(other_jobs_at_random);
+    RUN(other_jobs_without_pause);
     RUN(equal_shares);
     RUN(hashing);
     RUN(congestion);

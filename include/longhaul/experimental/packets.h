@@ -86,6 +86,13 @@ typedef struct lh_packet_link {
      * use the other paths. */
     uint32_t failed_paths;
     int64_t failure_ns, reroute_ns;
+    /* Other jobs: GPUs at each site, each sending to one at the other site over
+     * the same link, with the same transport. With other_load they start
+     * messages of other_bytes (0: message_bytes) as a Poisson process; together
+     * they offer this share of the link's capacity. Without, each sends until
+     * the link's own messages have arrived. Counters include their packets. */
+    uint32_t other_gpus;
+    double other_load, other_bytes;
 } lh_packet_link;
 
 /* A simulation's counts. sent = delivered + lost + dropped. */

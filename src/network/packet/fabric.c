@@ -164,7 +164,8 @@ static void add_ports(ports *p, const lhi_port_spec *spec, uint32_t a,
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err)
 {
-    uint32_t n_hosts = 2 * link->senders, near = n_hosts, far = n_hosts + 1;
+    uint32_t n = link->senders, n_hosts = 2 * (n + link->others);
+    uint32_t near = n_hosts, far = n_hosts + 1;
     uint32_t end = link->uplinks > 0 ? far + 1 : near; /* of the link */
     ports p = {
         LHI_NEW(mem, lhi_port_spec,
@@ -175,8 +176,10 @@ lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
         return lhi_fail_nomem(err);
     const lhi_port_spec interface = {.bytes_per_s = link->interface_bytes_per_s,
                                      .latency_ns = link->interface_latency_ns};
-    for (uint32_t i = 0; i < n_hosts; i++)
-        add_ports(&p, &interface, i, i < link->senders ? near : far);
+    for (uint32_t i = 0; i < n_hosts; i++) {
+        bool is_near = i < n || (i >= 2 * n && i < 2 * n + link->others);
+        add_ports(&p, &interface, i, is_near ? near : far);
+    }
     for (uint32_t i = 0; i < 2 * link->uplinks; i++)
         add_ports(&p, &link->uplink, near + i % 2, end + i % 2);
     for (uint32_t i = 0; i < link->paths; i++) {

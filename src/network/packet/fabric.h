@@ -73,11 +73,12 @@ lh_status lhi_fabric_build(uint32_t n_hosts, uint32_t n_nodes,
                            lhi_arena *mem, lhi_fabric *out, lh_error *err);
 
 /* A link between two sites: `senders` hosts at a switch, as many receivers at
- * another one, `paths` equal ports between both switches. With uplinks, each
+ * another one, `others` further hosts at each, `paths` equal ports between both
+ * switches. With uplinks, each
  * site has a second switch at the link's end, and `uplinks` equal ports between
  * its two switches. */
 typedef struct lhi_site_link {
-    uint32_t senders, paths;
+    uint32_t senders, others, paths;
     uint32_t failed_paths; /* the first ones; only they fail as `path` does */
     uint32_t uplinks;      /* 0: one switch at each site */
     lhi_port_spec path;    /* each of them; nodes are not read */
@@ -90,7 +91,8 @@ typedef struct lhi_site_link {
 
 /* Builds one long link's network between two sites. With n
  * = link->senders, sending hosts have indices 0 to n - 1, their receivers n to
- * 2n - 1. */
+ * 2n - 1; others of the sending site follow, then others of the receiving one.
+ */
 lh_status lhi_fabric_build_site_link(const lhi_site_link *link, lhi_arena *mem,
                                      lhi_fabric *out, lh_error *err);
 

@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "model/link_settings.h"
-#include "network/packet/collectives.h"
+#include "network/packet/other_jobs.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ const char *lh_packet_control_name(lh_packet_control control)
 /* A simulated link: its options and the arrays built from them. */
 typedef struct link_run {
     const lh_packet_link *link;
-    uint32_t senders, queue_pairs, messages;
+    uint32_t senders, queue_pairs, messages, others;
     lhi_arena *mem;
     lhi_fabric fabric;
     lhi_packet_options options;
@@ -99,6 +99,39 @@ static lh_status check_failure(const lh_packet_link *link, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "failed_paths: pauses of a failed path would have no "
                         "end; give one of both");
+    return LH_OK;
+}
+
+/* Returns the rate of a GPU's network interface in bytes/s. */
+static double get_interface_rate(const lh_link_load *l)
+{
+    return l->interface_bytes_per_s > 0 ? l->interface_bytes_per_s
+                                        : l->line_bytes_per_s;
+}
+
+/* Returns the link's capacity in bytes/s. */
+static double get_capacity(const lh_packet_link *link)
+{
+    return link->load.line_bytes_per_s / link->load.oversubscription;
+}
+
+/* Fails with LH_EINVAL if other jobs cannot be simulated. */
+static lh_status check_other_jobs(const lh_packet_link *link, lh_error *err)
+{
+    double interface = get_interface_rate(&link->load);
+    double offered = link->other_load * get_capacity(link);
+    LHI_TRY(check_range(link->other_gpus, 0, MOST_SENDERS, "other_gpus", err));
+    LHI_TRY(check_range(link->other_load, 0, 1, "other_load", err));
+    LHI_TRY(check_range(link->other_bytes, 0, 1e12, "other_bytes", err));
+    if (link->other_load > 0 && link->other_gpus == 0)
+        return lhi_fail(err, LH_EINVAL, "other_load needs other_gpus");
+    if (link->other_bytes > 0 && link->other_load <= 0)
+        return lhi_fail(err, LH_EINVAL, "other_bytes needs other_load");
+    if (offered > interface * link->other_gpus)
+        return lhi_fail(err, LH_EINVAL,
+                        "other_load: %u GPUs with %g bytes/s cannot offer %g "
+                        "bytes/s",
+                        link->other_gpus, interface, offered);
     return LH_OK;
 }
 
@@ -185,6 +218,7 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
                         link->burst);
     LHI_TRY(check_switches(link, err));
     LHI_TRY(check_failure(link, err));
+    LHI_TRY(check_other_jobs(link, err));
     return check_packets(link, err);
 }
 
@@ -199,19 +233,11 @@ static double compute_round_trip(const lh_packet_link *link)
            hops * SITE_LATENCY_NS;
 }
 
-/* Returns the rate of a GPU's network interface in bytes/s. */
-static double get_interface_rate(const lh_link_load *l)
-{
-    return l->interface_bytes_per_s > 0 ? l->interface_bytes_per_s
-                                        : l->line_bytes_per_s;
-}
-
 /* Returns the rate of a path in bytes/s. */
 static double get_path_rate(const lh_packet_link *link)
 {
-    const lh_link_load *l = &link->load;
     uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
-    return l->line_bytes_per_s / l->oversubscription / paths;
+    return get_capacity(link) / paths;
 }
 
 /* Returns the length of a path's queue beyond which packets are dropped; 0:
@@ -244,6 +270,7 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
     double buffer = get_buffer_bytes(link), mark = get_mark_bytes(link);
     lhi_site_link site = {
         .senders = senders,
+        .others = link->other_gpus,
         .paths = paths,
         .path = {.bytes_per_s = get_path_rate(link),
                  .latency_ns = (int64_t)llround(l->latency_ns),
@@ -260,10 +287,11 @@ static lh_status build_fabric(const lh_packet_link *link, uint32_t senders,
             (int64_t)llround(l->return_ns > 0 ? l->return_ns : l->latency_ns),
         .return_loss = l->loss};
     if (link->site_oversubscription > 0) {
-        double uplinks = ceil(senders / link->site_oversubscription);
+        uint32_t hosts = senders + link->other_gpus;
+        double uplinks = ceil(hosts / link->site_oversubscription);
         site.uplinks = (uint32_t)uplinks;
         site.uplink = (lhi_port_spec){.bytes_per_s =
-                                          senders * get_interface_rate(l) /
+                                          hosts * get_interface_rate(l) /
                                           link->site_oversubscription / uplinks,
                                       .latency_ns = SITE_LATENCY_NS,
                                       .buffer_bytes = (uint64_t)buffer};
@@ -323,6 +351,29 @@ static lhi_packet_collective make_collective(const link_run *r)
                                    r->messages, r->link->load.message_bytes};
 }
 
+/* Returns the traffic of other jobs. An endless message has as many packets as
+ * their numbers allow. */
+static lhi_other_jobs make_other_jobs(const link_run *r)
+{
+    const lh_packet_link *link = r->link;
+    const lh_link_setting *s = &link->setting;
+    double bytes =
+        link->other_bytes > 0 ? link->other_bytes : link->load.message_bytes;
+    double all =
+        1 + (s->fec_parity > 0 ? (double)s->fec_parity / s->fec_data : 0);
+    double every_ns = 0;
+    if (link->other_load > 0)
+        every_ns = fmax(1, bytes * link->other_gpus * 1e9 /
+                               (link->other_load * get_capacity(link)));
+    else
+        bytes = MOST_PACKETS / 2 / all * LH_PACKET_BYTES * r->queue_pairs;
+    return (lhi_other_jobs){.gpus = r->others,
+                            .queue_pairs = r->queue_pairs,
+                            .first_host = 2 * r->senders,
+                            .bytes = (uint64_t)bytes,
+                            .every_ns = llround(every_ns)};
+}
+
 /* Builds the queue pairs and messages of the simulation. */
 static lh_status build_traffic(link_run *r, lh_error *err)
 {
@@ -335,6 +386,10 @@ static lh_status build_traffic(link_run *r, lh_error *err)
     r->times = LHI_NEW(r->mem, lhi_message_times, set.n_messages);
     if (!r->times)
         return lhi_fail_nomem(err);
+    const lhi_other_jobs others = make_other_jobs(r);
+    if (r->others > 0)
+        LHI_TRY(lhi_other_jobs_append(&others, r->mem, &set, err));
+    r->options.n_other = r->others;
     r->options.pairs = set.pairs;
     r->options.messages = set.messages;
     r->options.n_pairs = set.n_pairs;
@@ -397,7 +452,7 @@ static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
     LHI_TRY(lhi_packets_simulate(&r->options, r->times, out, err));
     /* Collectives end with their last message. */
     if (r->link->traffic != LH_TRAFFIC_MESSAGES) {
-        for (uint32_t i = 1; i < r->options.n_messages; i++)
+        for (uint32_t i = 1; i < r->options.n_messages - r->others; i++)
             r->times[0].end_ns = fmax(r->times[0].end_ns, r->times[i].end_ns);
         r->times[0].start_ns = 0;
     }
@@ -628,12 +683,15 @@ static lh_status begin_run(const lh_packet_link *link, link_run *out,
                       .queue_pairs = link->setting.queue_pairs
                                          ? link->setting.queue_pairs
                                          : 1,
-                      .messages = link->messages ? link->messages : 1};
+                      .messages = link->messages ? link->messages : 1,
+                      .others = link->other_gpus};
     uint64_t n_pairs = (uint64_t)out->senders * out->queue_pairs;
     uint64_t n_messages = (uint64_t)out->senders * out->messages;
     const lhi_packet_collective collective = make_collective(out);
     if (link->traffic != LH_TRAFFIC_MESSAGES)
         lhi_collective_count(&collective, &n_messages, &n_pairs);
+    n_pairs += (uint64_t)out->others * out->queue_pairs;
+    n_messages += out->others;
     if (n_pairs > MOST_PAIRS || n_messages > MOST_MESSAGES)
         return lhi_fail(err, LH_EINVAL,
                         "senders, queue_pairs, messages: at most %d queue "

@@ -5,6 +5,8 @@
 void lhi_packet_sim_post_message(lhi_packet_sim *sim, uint32_t number)
 {
     const lhi_packet_message *m = &sim->o->messages[number];
+    if (sim->n_missing == 0)
+        return;
     sim->messages[number].start_ps = sim->now_ps;
     for (uint32_t i = 0; i < m->queue_pairs; i++) {
         uint64_t from = m->bytes / m->queue_pairs * i +
@@ -17,12 +19,26 @@ void lhi_packet_sim_post_message(lhi_packet_sim *sim, uint32_t number)
         else
             lhi_packet_sim_end_part(sim, number);
     }
+    if (m->every_ns > 0)
+        lhi_packet_sim_schedule_next(sim, number);
+}
+
+void lhi_packet_sim_schedule_next(lhi_packet_sim *sim, uint32_t number)
+{
+    const lhi_packet_message *m = &sim->o->messages[number];
+    uint32_t host = sim->o->pairs[m->first_pair].from;
+    int64_t wait_ns =
+        lhi_random_exponential(&sim->spraying[host], (double)m->every_ns);
+    lhi_packet_sim_schedule(sim, sim->now_ps + PS_PER_NS * (uint64_t)wait_ns,
+                            sim->message_source + number);
 }
 
 void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message)
 {
     lhi_message_state *state = &sim->messages[message];
     const lhi_packet_message *m = &sim->o->messages[message];
+    if (message >= sim->o->n_messages - sim->o->n_other)
+        return;
     if (--state->n_parts > 0)
         return;
     state->end_ps = sim->now_ps;

@@ -30,9 +30,16 @@ const lhi_part *lhi_get_part(const lhi_pair *pair, uint32_t i)
  * complete and acknowledged. */
 static const lhi_part *find_part(const lhi_pair *pair, uint32_t number)
 {
-    for (uint32_t i = 0; i < pair->parts.count; i++) {
-        const lhi_part *part = lhi_get_part(pair, i);
-        if (number >= part->first && number < part->end)
+    /* The parts are in the order of their numbers. */
+    uint32_t first = 0, end = pair->parts.count;
+    while (first < end) {
+        uint32_t middle = first + (end - first) / 2;
+        const lhi_part *part = lhi_get_part(pair, middle);
+        if (number < part->first)
+            end = middle;
+        else if (number >= part->end)
+            first = middle + 1;
+        else
             return part;
     }
     return NULL;

@@ -108,7 +108,9 @@ static void start_messages(lhi_packet_sim *sim)
 {
     const lhi_packet_options *o = sim->o;
     for (uint32_t i = 0; i < o->n_messages; i++)
-        if (o->messages[i].n_required == 0)
+        if (o->messages[i].every_ns > 0)
+            lhi_packet_sim_schedule_next(sim, i);
+        else if (o->messages[i].n_required == 0)
             lhi_packet_sim_schedule(
                 sim, PS_PER_NS * (uint64_t)o->messages[i].delay_ns,
                 sim->message_source + i);
@@ -159,7 +161,7 @@ static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
     sim->packet_ps =
         (uint64_t)(1e12 * t->packet_bytes / t->line_bytes_per_s + 0.5);
     sim->reorder_ps = PS_PER_NS * (uint64_t)t->reorder_ns;
-    sim->n_missing = o->n_messages;
+    sim->n_missing = o->n_messages - o->n_other;
     for (uint32_t i = 0; i < f->n_hosts; i++)
         sim->hosts[i].first = LH_NONE;
     bool has_failures = false;
@@ -287,7 +289,8 @@ lh_status lhi_packets_simulate(const lhi_packet_options *options,
     lh_status status = begin(&sim, mem, err);
     if (status == LH_OK)
         status = run(&sim, err);
-    for (uint32_t i = 0; status == LH_OK && i < options->n_messages; i++)
+    uint32_t n = options->n_messages - options->n_other;
+    for (uint32_t i = 0; status == LH_OK && i < n; i++)
         times[i] =
             (lhi_message_times){(double)sim.messages[i].start_ps / PS_PER_NS,
                                 (double)sim.messages[i].end_ps / PS_PER_NS};

@@ -42,6 +42,9 @@ typedef struct lhi_packet_message {
     uint64_t bytes;
     uint32_t first_pair, queue_pairs;
     int64_t delay_ns;
+    /* Of other jobs: sent again and again, after exponential times with this
+     * mean; 0: once */
+    int64_t every_ns;
     const uint32_t *successors; /* messages that need this one */
     uint32_t n_successors, n_required;
 } lhi_packet_message;
@@ -58,6 +61,9 @@ typedef struct lhi_packet_options {
     const lhi_queue_pair *pairs;
     const lhi_packet_message *messages;
     uint32_t n_pairs, n_messages;
+    /* The last messages, of other jobs: the simulation ends without them. Their
+     * times are not stored. */
+    uint32_t n_other;
     uint64_t seed;
     /* Called every million events; true: end with LH_ECANCELED. NULL: never. */
     bool (*progress)(void *context, uint64_t events);
@@ -71,8 +77,9 @@ typedef struct lhi_message_times {
 } lhi_message_times;
 
 /* Simulates all messages of the options packet by packet. times[i]: start and
- * end of message i; *out: packet counters. LH_EINPUT: messages wait for each
- * other, or a queue pair makes no progress; LH_ENOMEM. */
+ * end of message i, other jobs' apart; *out: packet counters. LH_EINPUT:
+ * messages wait for each other, or a queue pair makes no progress; LH_ENOMEM.
+ */
 lh_status lhi_packets_simulate(const lhi_packet_options *options,
                                lhi_message_times *times,
                                lh_packet_counters *out, lh_error *err);

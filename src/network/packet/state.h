@@ -307,7 +307,11 @@ uint32_t lhi_find_block(const lhi_packet_sim *sim, const lhi_pair *pair,
 /* Starts sending message `number` now: divides its bytes evenly over its queue
  * pairs, one part each. */
 void lhi_packet_sim_post_message(lhi_packet_sim *sim, uint32_t message);
-/* Counts one part of a message (its bytes on one queue pair) as arrived. After
+/* Schedules the next sending of a message of other jobs after an exponential
+ * time. */
+void lhi_packet_sim_schedule_next(lhi_packet_sim *sim, uint32_t message);
+/* Counts one part of a message (its bytes on one queue pair) as arrived; does
+ * nothing for other jobs. After
  * the last part the message ends, and messages that waited for it are
  * scheduled. */
 void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message);
