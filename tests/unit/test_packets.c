@@ -52,6 +52,9 @@ static void two_packets(void)
     CHECK_INT(r.counters.sent, 2);
     CHECK_INT(r.counters.acks, 2);
     CHECK_INT(r.counters.retransmitted, 0);
+    /* The closed form counts the same latencies, and a packet once. */
+    link = a_link(400, 10000, 65536);
+    CHECK_NEAR(simulate(&link, 1).closed_form_ns, 12000 + 65536 / 50.0, 1);
 }
 
 /* Each message starts when the previous one has arrived. */

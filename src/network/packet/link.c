@@ -222,15 +222,20 @@ lh_status lhi_packet_link_check(const lh_packet_link *link, lh_error *err)
     return check_packets(link, err);
 }
 
+/* Returns the latency inside both sites, one way, in ns. */
+static double get_sites_latency(const lh_packet_link *link)
+{
+    return (link->site_oversubscription > 0 ? 4 : 2) * SITE_LATENCY_NS;
+}
+
 /* Returns the link's mean round-trip time in ns without queues: latency and
  * variation in both directions, and the fixed latency inside both sites. */
 static double compute_round_trip(const lh_packet_link *link)
 {
     const lh_link_load *l = &link->load;
     double back = l->return_ns > 0 ? l->return_ns : l->latency_ns;
-    double hops = link->site_oversubscription > 0 ? 8 : 4;
     return l->latency_ns + back + 2 * (double)link->variation_ns +
-           hops * SITE_LATENCY_NS;
+           2 * get_sites_latency(link);
 }
 
 /* Returns the rate of a path in bytes/s. */
@@ -633,6 +638,12 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     if (setting.balancing == LH_BALANCING_ANY)
         setting.balancing = LH_BALANCING_ECMP;
     lh_link_load load = s->base.link->load;
+    if (s->base.link->traffic == LH_TRAFFIC_MESSAGES) {
+        /* The network of the simulation; collectives count it themselves. */
+        load.latency_ns += get_sites_latency(s->base.link);
+        if (load.return_ns > 0)
+            load.return_ns += get_sites_latency(s->base.link);
+    }
     if (s->base.link->traffic == LH_TRAFFIC_RING)
         load.senders = 1; /* one GPU of each site sends over the link */
     if (s->base.link->traffic == LH_TRAFFIC_ALL_TO_ALL)
