@@ -4,6 +4,7 @@
 
     peer_htsim.py validate PACKET_MATRIX DATACENTER [--markdown]
     peer_htsim.py dcqcn PACKET_MATRIX DATACENTER [--runs N] [--markdown]
+    peer_htsim.py fair PACKET_MATRIX DATACENTER [--runs N] [--markdown]
 
 PACKET_MATRIX: the program of tests/speed/packet_matrix.c. DATACENTER: the folder
 htsim/sim/datacenter of uet-htsim, with the programs htsim_uec and htsim_roce,
@@ -20,8 +21,14 @@ mean and the last completion over a grid of incasts, means over RUNS hashes in
 both programs. Fails if a mean or a last completion differs by more than 5 %.
 The htsim_roce in DATACENTER needs the five changes of its DCQCN in
 docs/theory/packets.md, "Against htsim". Without them it does not end.
+
+fair: the single paths of the permutation with 1,024 hosts, without htsim: mean
+and last completion of each of RUNS hashes, and those of flows with max-min fair
+rates on the same paths. Fails if the means over the hashes differ by more than
+5 %.
 """
 import argparse
+import heapq
 import json
 import os
 import pathlib
@@ -167,16 +174,77 @@ def compare_dcqcn(args):
     return good
 
 
+RATE = 12500  # of a port, bytes per us
+PERMUTATION = "perm_1024n_1024c_0u_2000000b.cm"
+PACKETS, PACKET = 490, 4150  # of its messages, with headers
+LATENCY = 12  # us, of six links and back
+
+
+def compute_shares(flows, paths):
+    """Returns the max-min fair rate of each flow: the ports with the least equal
+    share are filled first."""
+    users = {}
+    for flow in flows:
+        for port in paths[flow]:
+            users.setdefault(port, []).append(flow)
+    left = {port: (RATE, len(of)) for port, of in users.items()}
+    heap = [(RATE / n, port) for port, (_, n) in left.items()]
+    heapq.heapify(heap)
+    rates = {}
+    while len(rates) < len(flows):
+        share, port = heapq.heappop(heap)
+        rate, n = left[port]
+        if n == 0:
+            continue
+        if rate / n > share * (1 + 1e-9):
+            heapq.heappush(heap, (rate / n, port))
+            continue
+        for flow in users[port]:
+            if flow not in rates:
+                rates[flow] = rate / n
+                for other in paths[flow]:
+                    left[other] = (left[other][0] - rates[flow], left[other][1] - 1)
+    return rates
+
+
+def compute_fair_ends(paths, size):
+    """Returns the completions of flows with max-min fair rates, in us."""
+    left = dict.fromkeys(range(len(paths)), size)
+    now, ends = 0, []
+    while left:
+        rates = compute_shares(list(left), paths)
+        step = min(left[flow] / rate for flow, rate in rates.items())
+        now += step
+        left = {flow: size - rates[flow] * step for flow, size in left.items()}
+        ends += [now + LATENCY for size in left.values() if size < 1]
+        left = {flow: size for flow, size in left.items() if size >= 1}
+    return ends
+
+
+def compare_fair(args):
+    sums = [0, 0, 0, 0]
+    for seed in range(1, args.runs + 1):
+        found = run_longhaul(args.program, args.folder / "connection_matrices" / PERMUTATION,
+                             ["--ecmp", "--seed", str(seed)])
+        mine, fair = found["end_us"], compute_fair_ends(found["paths"], PACKETS * PACKET)
+        row = [sum(mine) / len(mine), sum(fair) / len(fair), max(mine), max(fair)]
+        sums = [a + b for a, b in zip(sums, row)]
+        print_row([str(seed), *(f"{value:.1f}" for value in row)], args.markdown)
+    print_row(["mean", *(f"{value / args.runs:.1f}" for value in sums)], args.markdown)
+    return abs(sums[0] / sums[1] - 1) <= 0.05
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("validate", "dcqcn"))
+    parser.add_argument("what", choices=("validate", "dcqcn", "fair"))
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("folder", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
-    raise SystemExit(not (validate if args.what == "validate" else compare_dcqcn)(args))
+    programs = {"validate": validate, "dcqcn": compare_dcqcn, "fair": compare_fair}
+    raise SystemExit(not programs[args.what](args))
 
 
 main()

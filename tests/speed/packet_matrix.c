@@ -15,7 +15,8 @@
  * for each message. --adaptive: each packet takes the shortest queue.
  * --go-back-n: go-back-N, and PFC that pauses a link of PAUSE packets.
  * --dcqcn: queues mark packets above so many. Prints JSON: the completion of
- * each message until its last ack, in us; packets; processor time. */
+ * each message until its last ack, in us; packets; processor time. With --ecmp
+ * also the ports of each message's path, from its sender on. */
 #define _XOPEN_SOURCE 700 /* clock_gettime */
 #include "network/packet/state.h"
 
@@ -192,8 +193,27 @@ static uint32_t find_acked_pair(const lhi_packet_sim *sim)
                : LH_NONE;
 }
 
+/* Prints the ports of each message's path. */
+static void print_paths(lhi_packet_sim *sim)
+{
+    printf("\"paths\": [");
+    for (uint32_t i = 0; i < sim->o->n_messages; i++) {
+        const lhi_packet packet = {.pair = i, .kind = LHI_PACKET_DATA};
+        uint32_t node = sim->pairs[i].from;
+        const char *between = i ? ", [" : "[";
+        while (node != sim->pairs[i].to) {
+            uint32_t port = lhi_packet_sim_choose_port(sim, node, &packet);
+            printf("%s%u", between, port);
+            between = ", ";
+            node = sim->o->fabric->ports[port].to;
+        }
+        printf("]");
+    }
+    printf("], ");
+}
+
 /* Runs the simulation to its last ack, or exits; stores when each message's
- * last ack has arrived. Returns the packets. */
+ * last ack has arrived. With ECMP prints the paths. Returns the packets. */
 static lh_packet_counters simulate(const lhi_packet_options *options,
                                    double *end_us)
 {
@@ -201,6 +221,9 @@ static lh_packet_counters simulate(const lhi_packet_options *options,
     lh_error err = {0};
     if (lhi_packets_open(options, &sim, &err) != LH_OK)
         fail(err.text);
+    printf("{");
+    if (options->transport.balancing == LH_BALANCING_ECMP)
+        print_paths(sim);
     while (lhi_packets_peek(sim) != UINT64_MAX) {
         uint32_t i = find_acked_pair(sim);
         if (lhi_packets_step(sim, &err) != LH_OK)
@@ -278,7 +301,7 @@ int main(int argc, char **argv)
                                         .n_messages = m.n,
                                         .seed = a.seed};
     const lh_packet_counters counters = simulate(&options, m.end_us);
-    printf("{\"packets\": %llu, \"marked\": %llu, \"pauses\": %llu, "
+    printf("\"packets\": %llu, \"marked\": %llu, \"pauses\": %llu, "
            "\"processor_s\": %.4f, \"end_us\": [",
            (unsigned long long)counters.delivered,
            (unsigned long long)counters.marked,

@@ -117,8 +117,8 @@ static void remove_failed(lhi_packet_sim *sim, lhi_next_ports *next)
         *next = (lhi_next_ports){sim->working, n};
 }
 
-void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
-                            uint32_t ingress, const lhi_packet *packet)
+uint32_t lhi_packet_sim_choose_port(lhi_packet_sim *sim, uint32_t node,
+                                    const lhi_packet *packet)
 {
     const lhi_fabric *f = sim->o->fabric;
     const lhi_pair *pair = &sim->pairs[packet->pair];
@@ -136,5 +136,12 @@ void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
         i = (uint32_t)((lhi_mix64(pair->hash + is_data + 2 * node) >> 32) *
                            next.n >>
                        32);
-    enqueue(sim, next.ports[i], ingress, packet);
+    return next.ports[i];
+}
+
+void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
+                            uint32_t ingress, const lhi_packet *packet)
+{
+    enqueue(sim, lhi_packet_sim_choose_port(sim, node, packet), ingress,
+            packet);
 }

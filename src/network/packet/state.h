@@ -219,10 +219,13 @@ void lhi_packet_sim_replace_first(lhi_packet_sim *sim, uint64_t ps,
  * port, host, queue pair or message that it belongs to; at most one event
  * per source. */
 void lhi_packet_sim_schedule(lhi_packet_sim *sim, uint64_t ps, uint32_t source);
+/* Returns the port by which node `node` sends a packet towards its destination
+ * host. Of several shortest paths a hash of the queue pair (ECMP) or, with
+ * spraying, a random number or the shortest queue chooses. */
+uint32_t lhi_packet_sim_choose_port(lhi_packet_sim *sim, uint32_t node,
+                                    const lhi_packet *packet);
 /* Forwards a packet from node `node`, to which it came by port `ingress`
- * (LH_NONE: from the host itself), towards its destination host. Of several
- * shortest paths a hash of the queue pair (ECMP) or, with spraying, a random
- * number or the shortest queue chooses. */
+ * (LH_NONE: from the host itself), by the chosen port. */
 void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
                             uint32_t ingress, const lhi_packet *packet);
 /* Puts a packet, with or without a congestion mark, on the link of port
