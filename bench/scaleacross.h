@@ -136,6 +136,8 @@ void across_add_100k(across_add_value add, void *to, const char *name,
 /* Computes the figures for 100,000 GPUs with short sequences, those about
  * losses, load balancing and congestion control with simulated packets. */
 void across_short_figures(across_add_value add, void *to);
+/* Prints figures 6, 11, 12 and 21 for longer messages between stages. */
+void across_print_messages(FILE *to);
 /* Prints the ratios for the testbed's figures for both readings of table 2. */
 void across_print_readings(FILE *to);
 /* Prints figures 6, 20 and 21 with simulated packets for several usual

@@ -29,6 +29,7 @@ enum { STREAM = 16 };
 /* Messages under one setting of the network. */
 typedef struct setting {
     double over, latency_us, loss, zone_over; /* 0: no zones */
+    double factor; /* size of a message between stages by the job's; 0: 1 */
     lh_recovery recovery;
     lh_balancing balancing;
     lh_packet_control control;
@@ -54,7 +55,8 @@ static double packets_us(const setting *s, double share, uint32_t messages)
                  .oversubscription = s->over,
                  .senders = SENDERS,
                  .interface_bytes_per_s = interface_bytes_per_s,
-                 .message_bytes = messages * message_bytes},
+                 .message_bytes =
+                     messages * message_bytes * fmax(1, s->factor)},
         .setting =
             {.balancing = s->balancing,
              .recovery = s->recovery,
@@ -86,7 +88,8 @@ static effective measure(const setting *s, double share)
 {
     uint32_t n = s->is_alone ? 2 : STREAM;
     double interface_us = message_bytes / interface_bytes_per_s * 1e6;
-    double idle_us = interface_us * fmax(1, s->over / share);
+    double idle_us =
+        interface_us * fmax(1, s->factor) * fmax(1, s->over / share);
     double first_us = packets_us(s, share, 1);
     double occupied_us = (packets_us(s, share, n) - first_us) / (n - 1);
 
@@ -155,13 +158,15 @@ typedef struct hashed_growth {
     double over, latency;
 } hashed_growth;
 
-/* Computes a topology's growth with hashed queue pairs. Each building has a
+/* Computes a topology's growth with hashed queue pairs and messages that are
+ * `factor` times as long. Each building has a
  * tier of ports between its zones' switches and the links to other buildings,
  * with the zones' oversubscription. */
-static hashed_growth compute_growth(const char *name)
+static hashed_growth compute_growth(const char *name, double factor)
 {
     setting s = hashed(ACROSS_OVERSUBSCRIPTION, ACROSS_LATENCY_US);
 
+    s.factor = factor;
     s.zone_over = across_topology(name)->zone_oversubscription;
     double base = packet_seconds(name, PIPELINE_OUT, &s);
     s.over *= 4;
@@ -190,8 +195,8 @@ static void add_hashed(across_add_value how, void *to)
     }
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (i == 0 || strcmp(pairs[i][1], pairs[i - 1][1]) != 0)
-            reference = compute_growth(pairs[i][1]);
-        const hashed_growth g = compute_growth(pairs[i][0]);
+            reference = compute_growth(pairs[i][1], 1);
+        const hashed_growth g = compute_growth(pairs[i][0], 1);
 
         snprintf(key, sizeof key, "11 short hashed PP %s by %s", pairs[i][0],
                  pairs[i][1]);
@@ -319,6 +324,68 @@ void across_print_ranges(FILE *to)
     }
     fputs("| the paper | up to 1.066 | 1.001 to 1.114 | 1.001 to 1.114 | 1.009 "
           "| 1.015 |\n",
+          to);
+}
+
+/* Computes PP-out's time by DP-out's in figure 6 at four times the usual
+ * oversubscription, with messages that are `factor` times as long. */
+static double compare_placements(double factor)
+{
+    setting s = hashed(4 * ACROSS_OVERSUBSCRIPTION, ACROSS_LATENCY_US);
+    double data_out = packet_seconds("A1", DATA_OUT, &s);
+
+    s.factor = factor;
+    return packet_seconds("A1", PIPELINE_OUT, &s) / data_out;
+}
+
+/* Prints a number of a table. */
+static void print_number(FILE *to, double value)
+{
+    fprintf(to, " %.3f |", value);
+}
+
+/* Prints PP-out's times with DCQCN by those without for messages that are
+ * `factor` times as long. */
+static void print_controls(FILE *to, double factor)
+{
+    static const double at[] = {50, 100, 1000};
+
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        setting s = {.over = 8 * ACROSS_OVERSUBSCRIPTION,
+                     .latency_us = at[i],
+                     .factor = factor,
+                     .recovery = LH_RECOVERY_SELECTIVE_REPEAT,
+                     .balancing = LH_BALANCING_ECMP,
+                     .queue_pairs = 1};
+        double none = packet_seconds("A1", PIPELINE_OUT, &s);
+
+        s.control = LH_CONTROL_DCQCN;
+        print_number(to, packet_seconds("A1", PIPELINE_OUT, &s) / none);
+    }
+}
+
+void across_print_messages(FILE *to)
+{
+    static const double factors[] = {1, 4, 8};
+    static const char *const pairs[][2] = {{"A3", "A1"}, {"B3", "B2"}};
+
+    fputs("| message of a GPU, MB | figure 12: PP-out, 1000 us by 50 us | "
+          "figure 6, 4x: PP-out / DP-out | figure 11: A3 by A1 | B3 by B2 | "
+          "figure 21, 8x: 50 us | 100 us | 1000 us |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        fprintf(to, "| %.1f |", factors[i] * message_bytes * 1e-6);
+        print_number(to, compute_growth("A1", factors[i]).latency);
+        print_number(to, compare_placements(factors[i]));
+        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+            print_number(to, compute_growth(pairs[k][0], factors[i]).over /
+                                 compute_growth(pairs[k][1], factors[i]).over);
+        print_controls(to, factors[i]);
+        fputs("\n", to);
+    }
+    fputs("| the paper | 1.100 | up to 1.066 | above 1 | above 1 | about 1 | "
+          "1.009 | 1.015 |\n",
           to);
 }
 

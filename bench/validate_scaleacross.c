@@ -275,6 +275,9 @@ int main(int argc, char **argv)
         ok = update_table("validate-scaleacross ranges", across_print_ranges,
                           exact, &a.on) &&
              ok;
+        ok = update_table("validate-scaleacross messages",
+                          across_print_messages, exact, &a.on) &&
+             ok;
     }
     if (a.parts[SEARCHES]) {
         ok = update_table("validate-scaleacross batches", across_print_batches,
