@@ -452,7 +452,7 @@ static void failed_paths(void)
 }
 
 /* A path that fails within a message and is avoided after 50 us. The sender
- * learns of it by a timeout. Then it repeats all packets that the failure has
+ * detects it by a timeout. Then it repeats all packets that the failure has
  * lost: the latency, the time of all bytes, and a round trip and the timeout
  * more. Messages on the other path take the latency and the time of all bytes.
  */
