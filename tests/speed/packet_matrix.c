@@ -4,7 +4,8 @@
  *
  *     packet-matrix MATRIX [--leaves LEAVES SPINES OVERSUBSCRIPTION]
  *                   [--ecmp | --adaptive]
- *                   [--go-back-n PAUSE] [--dcqcn PACKETS] [--seed N]
+ *                   [--go-back-n PAUSE] [--dcqcn PACKETS]
+ *                   [--target-us TIME] [--seed N]
  *
  * MATRIX: "Nodes N", "Connections N", and a line "A->B [id I] start T size S"
  * for each message; T in picoseconds. The network is a fat tree of N hosts with
@@ -14,7 +15,8 @@
  * random path, with selective repeat and delay-based control. --ecmp: one path
  * for each message. --adaptive: each packet takes the shortest queue.
  * --go-back-n: go-back-N, and PFC that pauses a link of PAUSE packets.
- * --dcqcn: queues mark packets above so many. Prints JSON: the completion of
+ * --dcqcn: queues mark packets above so many. --target-us: round trip that the
+ * delay-based control aims at, by default 24. Prints JSON: the completion of
  * each message until its last ack, in us; packets; processor time. With --ecmp
  * also the ports of each message's path, from its sender on. */
 #define _XOPEN_SOURCE 700 /* clock_gettime */
@@ -48,7 +50,7 @@ typedef struct matrix {
 typedef struct arguments {
     const char *path;
     uint32_t leaves, spines;
-    double oversubscription, pause_packets, mark_packets;
+    double oversubscription, pause_packets, mark_packets, target_us;
     bool is_ecmp, is_adaptive, goes_back;
     uint64_t seed;
 } arguments;
@@ -173,7 +175,7 @@ static lhi_transport make_transport(const arguments *a)
         .timeout_ns = 1000000000,
         .reorder_ns = 1000000000, /* nothing is lost */
         .line_bytes_per_s = bytes_per_s,
-        .target_ns = 24000}; /* round trip of 12 us, and as long queues */
+        .target_ns = llround(a->target_us * 1e3)};
 }
 
 /* Returns the queue pair of the ack that the next event passes to a host;
@@ -242,14 +244,17 @@ static void print_usage(void)
 {
     fprintf(stderr, "usage: packet-matrix MATRIX [--leaves LEAVES SPINES "
                     "OVERSUBSCRIPTION] [--ecmp | --adaptive] "
-                    "[--go-back-n PAUSE] [--dcqcn PACKETS] [--seed N]\n");
+                    "[--go-back-n PAUSE] [--dcqcn PACKETS] "
+                    "[--target-us TIME] [--seed N]\n");
     exit(2);
 }
 
 /* Reads the command line, or exits. */
 static arguments read_arguments(int argc, char **argv)
 {
-    arguments a = {.path = argc > 1 ? argv[1] : NULL, .seed = 1};
+    /* The default target: a round trip of 12 us, and as long queues. */
+    arguments a = {
+        .path = argc > 1 ? argv[1] : NULL, .target_us = 24, .seed = 1};
     if (!a.path)
         print_usage();
     for (int i = 2; i < argc; i++) {
@@ -268,6 +273,10 @@ static arguments read_arguments(int argc, char **argv)
             a.pause_packets = strtod(argv[++i], NULL);
         } else if (!strcmp(argv[i], "--dcqcn") && i + 1 < argc) {
             a.mark_packets = strtod(argv[++i], NULL);
+        } else if (!strcmp(argv[i], "--target-us") && i + 1 < argc) {
+            a.target_us = strtod(argv[++i], NULL);
+            if (!(a.target_us > 0))
+                print_usage();
         } else if (!strcmp(argv[i], "--seed") && i + 1 < argc) {
             a.seed = strtoull(argv[++i], NULL, 10);
         } else {
