@@ -107,7 +107,7 @@ static void check_heads(const lh_pipeline *p, const lh_solve_options *o,
     lhi_budget budget = {0};
     lhi_shop *shop = NULL;
     lhi_machine_orders *orders = NULL;
-    lhi_heads heads = {NULL};
+    lhi_heads heads = {0};
     lh_error err = {0};
     bool fits = false;
     lhi_budget_begin(&budget, o);
@@ -266,7 +266,7 @@ static int64_t bound_by_kinds(const lh_pipeline *p, uint32_t parts)
     lh_solve_options o = {.size = sizeof o};
     lhi_budget budget = {0};
     lhi_shop *shop = NULL;
-    lhi_heads heads = {NULL};
+    lhi_heads heads = {0};
     lh_error err = {0};
     lhi_budget_begin(&budget, &o);
     CHECK_OK(lhi_shop_make(p, parts, false, o.objective, mem, &shop, &err),

@@ -70,7 +70,7 @@ static lh_status prove_by_pass_kinds(prover *r, bool *done, lh_error *err)
     const lhi_shop *s = r->shop;
     const int64_t deadline =
         lhi_shop_get_deadline(s, r->out->c.refuted_ns / s->unit_ns);
-    lhi_heads heads = {NULL};
+    lhi_heads heads = {0};
     for (uint32_t m = 0; m < s->n_machines && !r->budget.stop; m++) {
         bool possible = true;
         if (!lhi_kind_lattice_is_applicable(s, m))

@@ -103,7 +103,7 @@ static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
     const uint64_t share = lhi_budget_get_remaining(&r->budget, UINT64_MAX) / 8;
     const uint64_t ticks = most < share ? most : share;
     const uint64_t end = r->budget.used + ticks;
-    lhi_heads heads = {NULL};
+    lhi_heads heads = {0};
     if (r->best_ns < 0)
         return LH_OK;
     for (uint32_t i = 0; i < n && !lhi_solver_is_done(r); i++) {
