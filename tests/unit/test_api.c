@@ -5,10 +5,12 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 #include "api_report_calls.h"
+#include "net_processes.h"
 #include "resilience/placement/layers_search.h"
 
 #include <longhaul/experimental/host_placement.h>
 #include <longhaul/experimental/layers.h>
+#include <longhaul/experimental/transport.h>
 
 /* --- structs -------------------------------------------------------------- */
 
@@ -249,6 +251,23 @@ static const lh_size_options size_options = {.size = sizeof size_options,
                                              .effort = 3,
                                              .threads = 1};
 
+/* The only rank of a job; main() finds a port. */
+static lh_transport_options transport = {.size = sizeof transport,
+                                         .n_ranks = 1,
+                                         .job = "api",
+                                         .secret = "0123456789abcdef",
+                                         .secret_bytes = 16,
+                                         .join_ns = 1000000000};
+
+static lh_status joined(const void *given, lh_error *err)
+{
+    lh_transport *t = NULL;
+    lh_status status = lh_transport_join(given, &t, err);
+    say(status, "%s", t ? "joined" : "");
+    lh_transport_free(t);
+    return status == LH_EUNSUPPORTED ? LH_OK : status; /* built without tcp */
+}
+
 static const taker takers[] = {
     TAKER(lh_sim_options, simulated, &sim, coupled_queue),
     TAKER(lh_sim_options, evaluated, &sim, fifo),
@@ -303,6 +322,7 @@ static const taker takers[] = {
     TAKER(lh_traffic, loaded, &traffic, from),
     TAKER(lh_failures, good, &failures, restart_s),
     TAKER(lh_size_options, sized, &size_options, effort),
+    TAKER(lh_transport_options, joined, &transport, join_ns),
     TAKER(lh_draft_options, drafted, &draft, sequence),
     TAKER(lh_export_options, exported, &export_options, allow_inexact),
     TAKER(lh_bundle_options, bundled, &bundle, allow_inexact),
@@ -389,6 +409,7 @@ int main(void)
     lh_schedule *s = schedule(p);
     reschedule.schedule = s;
     adapt_now.pipeline = p;
+    transport.port = free_port();
     lh_error err = {0};
     lh_timeline *t = NULL;
     lh_analysis *a = NULL;

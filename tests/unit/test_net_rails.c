@@ -13,6 +13,7 @@
 #include "runtime/transport/wire_format.h"
 #include "virtual_time.h"
 
+#include <longhaul/experimental/transport.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -566,6 +567,90 @@ static void heads(void)
     }
 }
 
+/* ---- the public interface ---- */
+
+static lh_transport_options public_options(uint16_t port, uint32_t rank)
+{
+    static const char *const rails[] = {"127.0.0.1", "127.0.0.2"};
+    return (lh_transport_options){.size = sizeof(lh_transport_options),
+                                  .rank = rank,
+                                  .n_ranks = 2,
+                                  .port = port,
+                                  .job = "public",
+                                  .secret = secret,
+                                  .secret_bytes = strlen(secret),
+                                  .n_rails = 2,
+                                  .rails = rails};
+}
+
+/* Rank 1: returns a large and a small message, then waits for one that rank 0
+ * never sends. */
+static void *echo(void *of)
+{
+    lh_transport_options o = public_options(*(uint16_t *)of, 1);
+    lh_transport *t = NULL;
+    lh_error err = {0};
+    static unsigned char bytes[300000];
+    CHECK_OK(lh_transport_join(&o, &t, &err), err);
+    for (size_t n = sizeof bytes; t && n; n = n > 8 ? 8 : 0) {
+        CHECK_OK(lh_transport_receive(t, 0, n, n, bytes, &err), err);
+        CHECK_OK(lh_transport_send(t, 0, n, bytes, n, &err), err);
+    }
+    CHECK_INT(lh_transport_receive(t, 0, 5, 1, bytes, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank 0: a pass has failed");
+    lh_transport_free(t);
+    return NULL;
+}
+
+static void public_messages(void)
+{
+    uint16_t port = free_port();
+    lh_transport_options o = public_options(port, 0);
+    lh_transport *t = NULL;
+    lh_error err = {0};
+    pthread_t other;
+    pthread_create(&other, NULL, echo, &port);
+    CHECK_OK(lh_transport_join(&o, &t, &err), err);
+    static unsigned char bytes[300000], got[sizeof bytes];
+    for (size_t n = sizeof bytes; t && n; n = n > 8 ? 8 : 0) {
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (unsigned char)(i * 7 + n);
+        CHECK_OK(lh_transport_send(t, 1, n, bytes, n, &err), err);
+        CHECK_OK(lh_transport_receive(t, 1, n, n, got, &err), err);
+        CHECK(memcmp(bytes, got, n) == 0);
+    }
+    char text[200] = "unchanged";
+    CHECK(!lh_transport_read_notice(t, sizeof text, text));
+    CHECK_INT(lh_transport_send(t, 2, 1, bytes, 1, &err), LH_EINVAL);
+    CHECK_INT(lh_transport_receive(t, 0, 1, 1, got, &err), LH_EINVAL);
+    lh_transport_abort(t, "a pass has failed");
+    pthread_join(other, NULL);
+    lh_transport_free(t);
+}
+
+static void public_errors(void)
+{
+    static const char *const texts[] = {"rank 2 of 2",      "secret: must have",
+                                        "port: missing",    "job: missing",
+                                        "rails: at most 8", "no such thing"};
+    static const char *const unknown[] = {"no such thing"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        lh_transport_options o = public_options(free_port(), 0);
+        lh_transport *t = (lh_transport *)&o;
+        lh_error err = {0};
+        o.n_ranks = i == 5 ? 1 : 2;
+        o.rank = i == 0 ? 2 : 0;
+        o.secret_bytes = i == 1 ? 15 : o.secret_bytes;
+        o.port = i == 2 ? 0 : o.port;
+        o.job = i == 3 ? NULL : o.job;
+        o.n_rails = i == 4 ? 9 : i == 5 ? 1 : 2;
+        o.rails = i == 5 ? unknown : o.rails;
+        CHECK(lh_transport_join(&o, &t, &err) != LH_OK);
+        CHECK_HAS(err.text, texts[i]);
+        CHECK(t == (lh_transport *)&o);
+    }
+}
+
 int main(void)
 {
     RUN_VIRTUAL(heads);
@@ -583,5 +668,7 @@ int main(void)
     RUN_VIRTUAL(come_back);
     RUN_VIRTUAL(segments);
     RUN_VIRTUAL(leaves_in_the_middle);
+    RUN(public_messages);
+    RUN(public_errors);
     return test_summary();
 }

@@ -32,6 +32,7 @@
  *     tcp_join.c                connects separately started ranks
  *     tcp_acceptor.c            authenticates connections of higher ranks
  *     remote_endpoints.c        their endpoints
+ *     joined_transport.c        the transport of the public interface
  *     rails.c                   several connections per peer, with failover
  *     rail_io.c                 segments over one connection
  *     rail_acceptor.c           setup and re-establishment of a rail
