@@ -78,8 +78,10 @@ def one_process(chunks, microbatches, steps, rate, replicas=1, place="cpu"):
                     for part in model]
 
 
-def _work(rank, ranks, job, arguments, meeting, folder):
+def _work(rank, ranks, job, arguments, meeting, folder, enter):
     torch.set_num_threads(1)
+    if enter:
+        enter(rank)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}",
                                    rank=rank, world_size=ranks)
     try:
@@ -91,11 +93,12 @@ def _work(rank, ranks, job, arguments, meeting, folder):
     distributed.destroy_process_group()
 
 
-def on_ranks(ranks, job, *arguments):
-    """Runs a function on this many processes; returns its results."""
+def on_ranks(ranks, job, *arguments, enter=None):
+    """Runs a function on this many processes; returns its results. `enter`: called
+    with the rank before the ranks connect."""
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.start_processes(
-            _work, (ranks, job, arguments, f"{folder}/meeting", folder),
+            _work, (ranks, job, arguments, f"{folder}/meeting", folder, enter),
             nprocs=ranks, start_method="fork")
         return [pickle.loads(pathlib.Path(folder, str(rank)).read_bytes())
                 for rank in range(ranks)]

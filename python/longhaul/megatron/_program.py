@@ -116,6 +116,9 @@ def main(words: list[str] | None = None) -> int:
         help="change the schedule before iteration N, counted from 0",
     )
     parser.add_argument("--path", help="direct, delegated, or links' names")
+    parser.add_argument(
+        "--rails", help="send messages over these network interfaces"
+    )
     parser.add_argument("--inject", help="emulate the links, with these delays")
     parser.add_argument(
         "--adapt",
@@ -140,6 +143,7 @@ def main(words: list[str] | None = None) -> int:
             schedule=given.schedule,
             schedule_at=at,
             path=given.path,
+            rails=given.rails,
             inject=given.inject,
             adapt=given.adapt,
         )

@@ -150,7 +150,7 @@ class ForwardBackward:
         Args:
             what: a plan or a pipeline, as `longhaul.simulate` takes them.
             options: those of `longhaul.torch.PipelineRuntime`: schedule, path,
-                inject, adapt, schedule_at.
+                rails, inject, adapt, schedule_at.
 
         Raises:
             longhaul.Error: the plan cannot be read.
@@ -336,16 +336,11 @@ class ForwardBackward:
             kept = _pytree.tree_map_only(
                 torch.Tensor, lambda t: t.detach().cpu(), iteration.stored
             )
-            dist.send_object_list(
-                [kept], members[last], group=runtime._host, device="cpu"
-            )
+            runtime._host.send_object(kept, members[last])
         elif rank == last:
-            received: list[Any] = [None]
-            dist.recv_object_list(
-                received, members[source], group=runtime._host, device="cpu"
-            )
+            received = runtime._host.receive_object(members[source])
             iteration.stored = _pytree.tree_map_only(
-                torch.Tensor, lambda t: t.to(runtime._place), received[0]
+                torch.Tensor, lambda t: t.to(runtime._place), received
             )
 
     def close(self) -> None:

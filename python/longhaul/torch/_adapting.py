@@ -28,6 +28,7 @@ import torch.distributed as dist
 from .._errors import Error
 from .._library import ffi, lib, options, owned, text_of, try_call
 from .._problems import sim_options
+from ._host import HostMessages
 from ._orders import Course, Order
 from ._records import COLUMNS, Rows, seen_of, unpacked
 from ._transport import Worker
@@ -109,14 +110,12 @@ def _numbers(values: list[int], dtype: Any = torch.int64) -> torch.Tensor:
     return torch.tensor(values, dtype=dtype, device="cpu")
 
 
-def vote(against: str | None, group: Any) -> str | None:
+def vote(against: str | None, host: HostMessages) -> str | None:
     """Collects the votes: a rank's reason for a rejection; None: all accept."""
     data = list((against or "").encode()[: _BALLOT - 1])
     data += [0] * (_BALLOT - 1 - len(data))
     own = _numbers([against is not None, *data], torch.uint8)
-    ballots = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(ballots, own, group=group)
-    for rank, ballot in enumerate(ballots):
+    for rank, ballot in enumerate(host.all_gather(own)):
         if ballot[0]:
             why = bytes(ballot[1:].tolist()).rstrip(b"\0")
             return f"rank {rank}: {why.decode(errors='replace')}"
@@ -126,23 +125,23 @@ def vote(against: str | None, group: Any) -> str | None:
 class Follower:
     """A rank other than the leader."""
 
-    def __init__(self, leader: int, group: Any, tells: bool) -> None:
-        self._leader, self._group, self._tells = leader, group, tells
+    def __init__(self, leader: int, host: HostMessages, tells: bool) -> None:
+        self._leader, self._host, self._tells = leader, host, tells
         self._head: Any = None
         self._coming: Any = None
         self._sent: list[tuple[Any, torch.Tensor]] = []
 
     def _send(self, numbers: torch.Tensor, tag: int) -> None:
         """Sends without blocking; keeps the numbers alive until completion."""
-        work = dist.isend(numbers, self._leader, group=self._group, tag=tag)
+        work = self._host.begin_send(numbers, self._leader, tag)
         self._sent.append((work, numbers))
         while len(self._sent) > 8:
             self._sent.pop(0)[0].wait()
 
     def begin(self, step: int) -> None:
         self._head = torch.empty(2, dtype=torch.int64, device="cpu")
-        self._coming = dist.irecv(
-            self._head, self._leader, group=self._group, tag=_WORD_TAG
+        self._coming = self._host.begin_receive(
+            self._head, self._leader, _WORD_TAG
         )
 
     def end(self, step: int, rows: torch.Tensor) -> Word:
@@ -153,7 +152,7 @@ class Follower:
         if size == 0:
             return Word(kind)
         data = torch.empty(size, dtype=torch.uint8, device="cpu")
-        dist.recv(data, self._leader, group=self._group, tag=_TEXT_TAG)
+        self._host.receive(data, self._leader, _TEXT_TAG)
         return Word(kind, bytes(data.tolist()).decode())
 
     def answer(self, step: int, followed: bool) -> None:
@@ -175,14 +174,12 @@ class Leader:
         how: Adapt,
         clocks: Sequence[int],
         members: Sequence[int],
-        group: Any,
+        host: HostMessages,
     ) -> None:
         self._course, self._order, self._how = course, order, how
-        self._members, self._group = members, group
+        self._members, self._host = members, host
         rank = dist.get_rank()
-        self._others = [
-            r for r in range(dist.get_world_size(group)) if r != rank
-        ]
+        self._others = [r for r in range(dist.get_world_size()) if r != rank]
         self._sent: list[tuple[Any, torch.Tensor]] = []
         self._lock = threading.Lock()
         self._proposal: tuple[Order, str] | None = None
@@ -242,7 +239,7 @@ class Leader:
 
     def _send(self, numbers: torch.Tensor, tag: int) -> None:
         for rank in self._others:
-            work = dist.isend(numbers, rank, group=self._group, tag=tag)
+            work = self._host.begin_send(numbers, rank, tag)
             self._sent.append((work, numbers))
         while len(self._sent) > 8 * len(self._others):
             self._sent.pop(0)[0].wait()
@@ -298,9 +295,7 @@ class Leader:
                 dtype=torch.int64,
                 device="cpu",
             )
-            dist.recv(
-                numbers, self._members[device], group=self._group, tag=_ROWS_TAG
-            )
+            self._host.receive(numbers, self._members[device], _ROWS_TAG)
             rows.update(unpacked(order, device, numbers))
         return rows
 

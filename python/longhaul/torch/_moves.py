@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.utils._pytree import tree_map_only
 
 from .._errors import InvalidError, UnsupportedError
+from ._host import HostMessages
 from ._modules import stack_of
 
 
@@ -101,16 +102,70 @@ def unpack(packed: Any, optimizer: Any, device: torch.device) -> nn.Module:
     return layer
 
 
-def send(packed: Any, rank: int, group: Any) -> None:
-    dist.send_object_list(
-        [packed], rank, group=group, device=torch.device("cpu")
-    )
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """The ranks of a pipeline.
+
+    Attributes:
+        places: device of each chunk.
+        members: rank of each device.
+        host: messages between ranks.
+        device: of this rank's tensors.
+    """
+
+    places: Sequence[int]
+    members: Sequence[int]
+    host: HostMessages
+    device: torch.device
 
 
-def receive(rank: int, group: Any) -> Any:
-    got: list[Any] = [None]
-    dist.recv_object_list(got, rank, group=group, device=torch.device("cpu"))
-    return got[0]
+def move(
+    chunks: Mapping[int, nn.Module],
+    counts: Sequence[int],
+    optimizer: torch.optim.Optimizer | None,
+    ranks: Ranks,
+    layers: Callable[[nn.Module], Sequence[nn.Module]] | None,
+) -> int:
+    """Moves layers between chunks, of which this rank has some, so that they
+    have `counts` layers; returns the number that moved. Collective."""
+    mine: dict[int, Any] = {}
+    wrong = ""
+    try:
+        for chunk, module in chunks.items():
+            mine[chunk] = container_of(module, layers)
+    except UnsupportedError as error:  # the other ranks have to know
+        wrong = str(error)
+    have = {chunk: len(held) for chunk, held in mine.items()}
+    groups = 0 if optimizer is None else len(optimizer.param_groups)
+    told = ranks.host.all_gather_object((have, groups, wrong))
+    for text in [wrong, *(text for _, _, text in told)]:
+        if text:
+            raise UnsupportedError(text)
+    if len({n for _, n, _ in told}) > 1:
+        raise InvalidError(
+            "optimizer: must have the same parameter groups on all ranks"
+        )
+    n = {chunk: k for one, _, _ in told for chunk, k in one.items()}
+    old = [n[chunk] for chunk in range(len(ranks.places))]
+    check_counts(old, counts)
+    moves = moves_of(old, counts)
+    held = {chunk: list(container) for chunk, container in mine.items()}
+    after: dict[int, list[Any]] = {chunk: [] for chunk in mine}
+    for old_chunk, new in moves:  # one at a time, in one order on all ranks
+        here, there = ranks.places[old_chunk], ranks.places[new]
+        layer = held[old_chunk].pop(0) if old_chunk in held else None
+        if layer is not None and here != there:
+            packed = pack(layer, optimizer)
+            ranks.host.send_object(packed, ranks.members[there])
+        elif new in after and layer is None:
+            packed = ranks.host.receive_object(ranks.members[here])
+            layer = unpack(packed, optimizer, ranks.device)
+        if new in after:
+            after[new].append(layer)
+    for chunk, container in mine.items():
+        del container[:]
+        container.extend(after[chunk])
+    return sum(one != other for one, other in moves)
 
 
 def _group_of(p: torch.Tensor, optimizer: Any) -> int | None:

@@ -14,7 +14,10 @@ from typing import Any
 import torch
 
 from .._library import encoded, ffi, lib, made_text, options, owned, try_call
+from ._host import HostMessages
 from ._orders import Course, Order, Pass, pass_of
+
+_TRACE_TAG = 1
 
 
 @dataclasses.dataclass
@@ -52,6 +55,30 @@ def unpacked(order: Order, device: int, numbers: torch.Tensor) -> Rows:
         one: Row(*row)
         for one, row in zip(order.passes[device], numbers.tolist(), strict=True)
     }
+
+
+def gathered(
+    order: Order,
+    device: int,
+    own: torch.Tensor,
+    members: Sequence[int],
+    host: HostMessages,
+) -> Rows | None:
+    """Returns a step's passes of all devices on device 0, and None on others.
+    `own`: the packed passes of this device; `members`: the devices' ranks."""
+    if device != 0:
+        host.send(own, members[0], _TRACE_TAG)
+        return None
+    rows = unpacked(order, 0, own)
+    for other in range(1, len(order.passes)):
+        numbers = torch.empty(
+            (len(order.passes[other]), COLUMNS),
+            dtype=torch.int64,
+            device="cpu",
+        )
+        host.receive(numbers, members[other], _TRACE_TAG)
+        rows.update(unpacked(order, other, numbers))
+    return rows
 
 
 def _producer(course: Course, order: Rows, one: Pass) -> Pass:

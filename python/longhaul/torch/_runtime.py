@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,27 +20,21 @@ from . import _moves
 from ._adapting import KEEP, Adapt, Follower, Leader, Switch, Word, vote
 from ._clocks import host_clock, host_ns, marks_of
 from ._features import Features
+from ._host import RailMessages, messages_over
 from ._inject import injected
 from ._orders import Course, Order
-from ._records import (
-    COLUMNS,
-    Row,
-    Rows,
-    packed,
-    trace_text,
-    unpacked,
-    write_text,
-)
+from ._records import Row, gathered, packed, trace_text, write_text
 from ._shapes import tell_by_host
 from ._sharding import Link, Steps
 from ._transport import Delays, Inlet, Message, Outlet, Sending
 
 __all__ = ["PipelineRuntime", "Switch", "places"]
 
+log = logging.getLogger("longhaul.torch")
 _KNOWN = schedules._ComputationType.__members__
 # Messages of one pass have distinct tags, starting here.
 _TENSORS = 16
-_TRACE_TAG, _FIRST_TAG = 1, 16
+_FIRST_TAG = 16
 
 
 def places(what: Any) -> tuple[int, ...]:
@@ -87,6 +82,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         switches: switches during the run.
         step_s: duration of the last step on this rank, in seconds.
         sharding: sharded parameters, with `replicas`; otherwise None.
+        notices: with `rails`, sentences about lost and reconnected rails.
     """
 
     def __init__(
@@ -98,6 +94,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         loss_fn: Callable[..., torch.Tensor] | None = None,
         inject: str | None = None,
         path: str | Iterable[str] | None = None,
+        rails: str | Iterable[str] | None = None,
         adapt: bool | Any = False,
         schedule_at: Mapping[int, Any] | None = None,
         replicas: Any = None,
@@ -118,8 +115,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 the plan's: "a-b=latency:40ms;1>0=transfer:3ms"; "": the plan's
                 delays. None: links are real.
             path: "direct", "delegated", or names of delegated links. None:
-                direct, except for stages on GPUs whose group is gloo, which
-                cannot send GPU memory: delegated.
+                direct, except with `rails` and for stages on GPUs whose group
+                is gloo, which cannot send GPU memory: delegated.
+            rails: send delegated messages over several connections, each on
+                another network interface of this host: "eth1,eth2", or
+                networks, or addresses. If an interface goes down, messages
+                continue on the others.
             adapt: True: measure, and switch schedules when links and devices
                 change; a longhaul.torch.Adapt for its options.
             schedule_at: schedules from these steps on, counted from 0.
@@ -157,11 +158,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         )
         self._links = self._course.links()
         self._place = _place_of(stages[0].device)
-        self._meet(stages[0].group)
+        self._meet(stages[0].group, rails)
         # Gloo allows any number of pending receives in any order. NCCL's
         # pending receives block sends to the same rank.
         self._posts_early = _backend(stages[0].group, self._place) == "gloo"
         self._is_staged = _needs_host(stages[0].group, self._place)
+        self.notices: list[str] = []
         self._is_posted = False
         self._receivers: dict[tuple[bool, int], Callable[[int], Any]] = {}
         self._rows: list[Row] = []
@@ -178,7 +180,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self.switches: list[Switch] = []
         self._delegated: frozenset[tuple[int, int]] = frozenset()
         if path is None:
-            path = "delegated" if self._is_staged else "direct"
+            is_staged = self._is_staged or rails is not None
+            path = "delegated" if is_staged else "direct"
         self._choose_path(path)
         self._emulated = self._course.pipeline if inject is not None else None
         self._transfers: dict[tuple[int, int], int] = {}
@@ -204,19 +207,18 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     # ranks
 
-    def _meet(self, group: Any) -> None:
-        """Creates a group of all ranks over host memory, and exchanges their
-        data."""
+    def _meet(self, group: Any, rails: str | Iterable[str] | None) -> None:
+        """Connects all ranks over host memory, and exchanges their data."""
         if dist.get_backend(group) == "fake":
             raise UnsupportedError("a process group that is fake runs nothing")
-        self._host = dist.new_group(backend="gloo")
+        self._gloo = dist.new_group(backend="gloo")
+        self._host = messages_over(rails, self._gloo)
         members = (
             list(range(dist.get_world_size()))
             if group is None
             else dist.get_process_group_ranks(group)
         )
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, (members, host_clock()), group=self._host)
+        told = self._host.all_gather_object((members, host_clock()))
         self._members = members
         self._clocks = [told[rank][1] for rank in members]
         pipelines = sorted({tuple(ranks) for ranks, _ in told})
@@ -269,6 +271,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 f"path: {sorted(names - wanted)[0]!r} is to be direct, but the "
                 "stages' process group is gloo, which sends no GPU's memory; "
                 'take "delegated", or NCCL for the group'
+            )
+        if isinstance(self._host, RailMessages) and names and not wanted:
+            raise InvalidError(
+                "rails: only delegated messages use them, and path is "
+                "'direct'; leave one of both out"
             )
         self._delegate(
             ends for ends, link in self._links.items() if link.name in wanted
@@ -383,7 +390,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             # rejects; it needs no first message to connect ranks.
             stage._get_init_p2p_neighbors_ops = list
         if self._is_staged:
-            tell_by_host(stage, self._host, self._members)
+            tell_by_host(stage, self._gloo, self._members)
         self._replace(stage, "get_fwd_recv_ops", self._receive(stage, True))
         self._replace(stage, "get_bwd_recv_ops", self._receive(stage, False))
         self._replace(stage, "get_fwd_send_ops", self._send(stage, True))
@@ -560,6 +567,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 if word is not None:
                     self._obey(word)
             self._steps += 1
+        for text in self._host.read_notices():
+            self.notices.append(text)
+            log.warning("%s", text)
         self._is_whole = True
         return made
 
@@ -582,13 +592,18 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _begin_adapting(self, adapt: bool | Adapt) -> None:
         how = adapt if isinstance(adapt, Adapt) else Adapt()
+        if how.staging_s is not None and isinstance(self._host, RailMessages):
+            raise UnsupportedError(
+                "staging_s: with rails, messages have no other path than the "
+                "delegated one; leave one of both out"
+            )
         if how.staging_s is not None and self._is_staged:
             raise UnsupportedError(
                 "staging_s: messages have no other path than the delegated "
                 "one, since the stages' process group is gloo and they are on "
                 "GPUs; leave it out, or take NCCL for the group"
             )
-        self._votes = dist.new_group(backend="gloo")
+        self._host.separate_votes()
         if dist.get_rank() == self._first[0]:
             self._control = Leader(
                 self._course,
@@ -610,7 +625,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             return
         told = json.loads(word.text)
         order, against = self._prepared(told)
-        against = vote(against, self._votes)
+        against = vote(against, self._host)
         self._control.answer(self._steps + 1, against is None)
         if order is not None and against is None:
             self._follow(order)
@@ -677,55 +692,15 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 "move_layers: the runtime shards parameters, or recomputes or "
                 "offloads activations, for the layers of the plan's chunks"
             )
-        layers = self._features.layers
-        mine: dict[int, Any] = {}
-        wrong = ""
-        try:
-            for stage in self._stages:
-                mine[stage.stage_index] = _moves.container_of(
-                    stage.submod, layers
-                )
-        except UnsupportedError as error:  # the other ranks have to know
-            wrong = str(error)
-        told: list[Any] = [None] * dist.get_world_size()
-        have = {chunk: len(held) for chunk, held in mine.items()}
-        groups = 0 if optimizer is None else len(optimizer.param_groups)
-        dist.all_gather_object(told, (have, groups, wrong), group=self._host)
-        for text in [wrong, *(text for _, _, text in told)]:
-            if text:
-                raise UnsupportedError(text)
-        if len({n for _, n, _ in told}) > 1:
-            raise InvalidError(
-                "optimizer: must have the same parameter groups on all ranks"
-            )
-        n = {chunk: k for one, _, _ in told for chunk, k in one.items()}
-        old = [n[chunk] for chunk in range(self._num_stages)]
-        _moves.check_counts(old, counts)
-        return self._move(_moves.moves_of(old, counts), mine, optimizer)
-
-    def _move(
-        self,
-        moves: list[tuple[int, int]],
-        mine: dict[int, Any],
-        optimizer: torch.optim.Optimizer | None,
-    ) -> int:
-        places = self._course.places
-        held = {chunk: list(container) for chunk, container in mine.items()}
-        after: dict[int, list[Any]] = {chunk: [] for chunk in mine}
-        for old, new in moves:  # one at a time, in the same order on all ranks
-            layer = held[old].pop(0) if old in held else None
-            if layer is not None and places[old] != places[new]:
-                packed = _moves.pack(layer, optimizer)
-                _moves.send(packed, self._members[places[new]], self._host)
-            elif new in after and layer is None:
-                packed = _moves.receive(self._members[places[old]], self._host)
-                layer = _moves.unpack(packed, optimizer, self._place)
-            if new in after:
-                after[new].append(layer)
-        for chunk, container in mine.items():
-            del container[:]
-            container.extend(after[chunk])
-        return sum(old != new for old, new in moves)
+        return _moves.move(
+            {stage.stage_index: stage.submod for stage in self._stages},
+            counts,
+            optimizer,
+            _moves.Ranks(
+                self._course.places, self._members, self._host, self._place
+            ),
+            self._features.layers,
+        )
 
     def close(self) -> None:
         """Ends this rank's threads; call before destroying the process group.
@@ -741,31 +716,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             end.close(waits)
         self._inlets.clear()
         self._outlets.clear()
+        self._host.close(waits)
 
     # measurements
-
-    def _gathered(self) -> Rows | None:
-        """Returns the last step's passes of all devices, on the first one."""
-        if self._device != 0:
-            dist.send(
-                packed(self._rows),
-                self._members[0],
-                group=self._host,
-                tag=_TRACE_TAG,
-            )
-            return None
-        rows = unpacked(self._order_of_step, 0, packed(self._rows))
-        for device in range(1, self._course.n_devices):
-            numbers = torch.empty(
-                (len(self._order_of_step.passes[device]), COLUMNS),
-                dtype=torch.int64,
-                device="cpu",
-            )
-            dist.recv(
-                numbers, self._members[device], group=self._host, tag=_TRACE_TAG
-            )
-            rows.update(unpacked(self._order_of_step, device, numbers))
-        return rows
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last step as a longhaul trace, for `longhaul report
@@ -785,7 +738,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             )
         if not self._is_first():
             return
-        rows = self._gathered()
+        rows = gathered(
+            self._order_of_step,
+            self._device,
+            packed(self._rows),
+            self._members,
+            self._host,
+        )
         if rows is not None:
             text = trace_text(
                 self._course,

@@ -8,8 +8,8 @@ adaptation, there is no thread: the pass that needs a message waits for it, as a
 hand-over takes longer than a small message. On the direct path the thread that
 runs passes hands sends to the pipeline's own process group. On the delegated
 path a message is copied to host memory, sent from there by a thread of its link
-over a gloo group, and copied to the device at the other end: passes never wait
-for a send (Adaptra, arXiv:2504.19232, section 5).
+over a gloo group or rails, and copied to the device at the other end: passes
+never wait for a send (Adaptra, arXiv:2504.19232, section 5).
 """
 
 from __future__ import annotations
@@ -138,13 +138,13 @@ class Inlet:
     """The receiving end of a link."""
 
     def __init__(
-        self, name: str, host_group: Any, device: Any, is_observed: bool
+        self, name: str, host: Any, device: Any, is_observed: bool
     ) -> None:
-        """Makes the end of a link; `is_observed`: arrivals are recorded at
-        once, for adaptation."""
+        """Makes the end of a link. `host`: HostMessages for staged messages;
+        `is_observed`: arrivals are recorded at once, for adaptation."""
         self.delays: Delays | None = None  # None: a real link
         self._name = name
-        self._group = host_group
+        self._host = host
         self._device = device
         self._is_observed = is_observed or device.type != "cpu"
         self._free_ns = 0
@@ -191,7 +191,7 @@ class Inlet:
         with torch.no_grad(), self._on_own_stream(message):
             for i, op in enumerate(message.ops):
                 host = _host_like(op.tensor)
-                dist.recv(host, op.peer, group=self._group, tag=message.tag + i)
+                self._host.receive(host, op.peer, message.tag + i)
                 op.tensor.copy_(host, non_blocking=True)
 
     @contextlib.contextmanager
@@ -233,9 +233,9 @@ class Inlet:
 class Outlet:
     """The sending end of a link."""
 
-    def __init__(self, name: str, host_group: Any, device: Any) -> None:
+    def __init__(self, name: str, host: Any, device: Any) -> None:
         self._name = name
-        self._group = host_group
+        self._host = host
         self._device = device
         self._stream: Any = None
         self._worker: Worker | None = None
@@ -275,7 +275,7 @@ class Outlet:
                 zip(peers, tensors, strict=True)
             ):
                 host = self._in_host_memory(tensor, made)
-                dist.send(host, peer, group=self._group, tag=tag + i)
+                self._host.send(host, peer, tag + i)
         except BaseException as error:  # the step raises it
             sending.error = error
         assert sending.over is not None

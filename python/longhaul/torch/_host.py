@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""Messages between ranks over host memory: by a gloo group, or over rails.
+
+Rails are several connections between each two ranks over separate network
+interfaces. If an interface goes down, messages continue on the others; the
+library's transport does this (longhaul/experimental/transport.h).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .._errors import Error, FileError, InvalidError
+from .._library import encoded, ffi, lib, options, text_of, try_call
+from ._clocks import host_clock
+from ._transport import Sending, Worker
+
+_VOTE_TAG, _OBJECT_TAG = 5, 6  # below the tags of messages between passes
+_SECRET_BYTES = 32
+_NOTICE_BYTES = 400
+_JOIN_NS = 60 * 10**9  # all ranks begin to join together
+
+
+class HostMessages:
+    """Messages between all ranks of the job. Tensors are in host memory."""
+
+    def send(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        """Sends a tensor; returns when it may be overwritten."""
+        raise NotImplementedError
+
+    def receive(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        raise NotImplementedError
+
+    def begin_send(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        """Begins to send; the result's wait() ends it. The messages of a rank
+        arrive in order."""
+        raise NotImplementedError
+
+    def begin_receive(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        """Begins to receive; the result's wait() ends it."""
+        raise NotImplementedError
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Returns the tensors of all ranks, which have one shape."""
+        raise NotImplementedError
+
+    def separate_votes(self) -> None:
+        """Lets all_gather() run while another thread exchanges messages;
+        collective."""
+
+    def read_notices(self) -> list[str]:
+        """Returns new sentences about lost and reconnected connections."""
+        return []
+
+    def close(self, waits: bool) -> None:
+        """Ends the messages; not `waits`: other ranks fail."""
+
+    def send_object(self, what: Any, rank: int) -> None:
+        data = torch.frombuffer(
+            bytearray(pickle.dumps(what)), dtype=torch.uint8
+        )
+        size = torch.tensor([data.numel()], device="cpu")
+        self.send(size, rank, _OBJECT_TAG)
+        self.send(data, rank, _OBJECT_TAG)
+
+    def all_gather_object(self, what: Any) -> list[Any]:
+        """Returns the objects of all ranks."""
+        data = pickle.dumps(what)
+        size = torch.tensor([len(data)], device="cpu")
+        most = max(int(n) for n in self.all_gather(size))
+        padded = torch.zeros(most, dtype=torch.uint8, device="cpu")
+        padded[: len(data)] = torch.frombuffer(
+            bytearray(data), dtype=torch.uint8
+        )
+        # A pickled object ends itself.
+        return [
+            pickle.loads(one.numpy().tobytes())
+            for one in self.all_gather(padded)
+        ]
+
+    def receive_object(self, rank: int) -> Any:
+        size = torch.empty(1, dtype=torch.int64, device="cpu")
+        self.receive(size, rank, _OBJECT_TAG)
+        data = torch.empty(int(size), dtype=torch.uint8, device="cpu")
+        self.receive(data, rank, _OBJECT_TAG)
+        return pickle.loads(data.numpy().tobytes())
+
+
+class GlooMessages(HostMessages):
+    """Messages by a gloo group of all ranks."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = self._votes = group
+
+    def separate_votes(self) -> None:
+        self._votes = dist.new_group(backend="gloo")
+
+    def send(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        dist.send(tensor, rank, group=self._group, tag=tag)
+
+    def receive(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        dist.recv(tensor, rank, group=self._group, tag=tag)
+
+    def begin_send(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        return dist.isend(tensor, rank, group=self._group, tag=tag)
+
+    def begin_receive(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        return dist.irecv(tensor, rank, group=self._group, tag=tag)
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        made = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(made, tensor, group=self._votes)
+        return made
+
+
+class _Later:
+    """A call that wait() makes."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.wait = call
+
+
+class RailMessages(HostMessages):
+    """Messages over rails."""
+
+    def __init__(self, names: Sequence[str], group: Any) -> None:
+        """Connects all ranks; collective.
+
+        Args:
+            names: this rank's rails: interfaces, networks or addresses.
+            group: gloo group of all ranks, for the start.
+
+        Raises:
+            InvalidError: a rail is none of this host's.
+            Error: the ranks cannot be connected.
+        """
+        self._rank, self._n = dist.get_rank(), dist.get_world_size()
+        self._sender: Worker | None = None
+        first = None
+        if self._rank == 0:
+            first = _free_port(), secrets.token_bytes(_SECRET_BYTES)
+        told: list[Any] = [None] * self._n
+        dist.all_gather_object(
+            told, (host_clock(), len(names), first), group=group
+        )
+        port, secret = told[0][2]
+        if len({n for _, n, _ in told}) > 1:
+            raise InvalidError(
+                "rails: must be equally many on all ranks; they have "
+                + ", ".join(str(n) for _, n, _ in told)
+            )
+        is_one_host = len({clock for clock, _, _ in told}) == 1
+        host = os.environ.get("MASTER_ADDR", "127.0.0.1" if is_one_host else "")
+        if not host:
+            raise InvalidError(
+                "rails: the ranks are on several hosts; set MASTER_ADDR to an "
+                "address of rank 0's host, as torchrun does"
+            )
+        kept = [ffi.new("char[]", encoded(name)) for name in names]
+        asked = options(
+            "lh_transport_options",
+            rank=self._rank,
+            n_ranks=self._n,
+            host=ffi.new("char[]", encoded(host)),
+            port=port,
+            job=ffi.new("char[]", b"longhaul.torch"),
+            secret=ffi.new("char[]", secret),
+            secret_bytes=_SECRET_BYTES,
+            join_ns=_JOIN_NS,
+            n_rails=len(kept),
+            rails=ffi.new("char *[]", kept),
+        )
+        out = ffi.new("lh_transport **")
+        _try(lib.lh_transport_join, asked, out)
+        # Freed by close() alone: threads may use it until then.
+        self._transport = out[0]
+
+    def send(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        tensor = tensor.contiguous()
+        size = tensor.numel() * tensor.element_size()
+        data = ffi.cast("void *", tensor.data_ptr())
+        _try(lib.lh_transport_send, self._transport, rank, tag, data, size)
+
+    def receive(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        if not tensor.is_contiguous():
+            made = torch.empty_like(
+                tensor, memory_format=torch.contiguous_format
+            )
+            self.receive(made, rank, tag)
+            tensor.copy_(made)
+            return
+        size = tensor.numel() * tensor.element_size()
+        data = ffi.cast("void *", tensor.data_ptr())
+        _try(lib.lh_transport_receive, self._transport, rank, tag, size, data)
+
+    def begin_send(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        if self._sender is None:
+            self._sender = Worker("longhaul control")
+        sending = Sending([tensor])
+        sending.over = threading.Event()
+        self._sender.add(lambda: self._deliver(sending, rank, tag))
+        return sending
+
+    def _deliver(self, sending: Sending, rank: int, tag: int) -> None:
+        try:
+            self.send(sending.tensors[0], rank, tag)
+        except BaseException as error:  # wait() raises it
+            sending.error = error
+        assert sending.over is not None
+        sending.over.set()
+
+    def begin_receive(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
+        return _Later(lambda: self.receive(tensor, rank, tag))
+
+    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        others = [rank for rank in range(self._n) if rank != self._rank]
+        works = [self.begin_send(tensor, rank, _VOTE_TAG) for rank in others]
+        made = [tensor] * self._n
+        for rank in others:
+            made[rank] = torch.empty_like(tensor)
+            self.receive(made[rank], rank, _VOTE_TAG)
+        for work in works:
+            work.wait()
+        return made
+
+    def read_notices(self) -> list[str]:
+        found = []
+        text = ffi.new("char[]", _NOTICE_BYTES)
+        while lib.lh_transport_read_notice(
+            self._transport, _NOTICE_BYTES, text
+        ):
+            found.append(text_of(text))
+        return found
+
+    def close(self, waits: bool) -> None:
+        if not waits:
+            lib.lh_transport_abort(self._transport, b"a step has failed")
+            return
+        if self._sender is not None:
+            self._sender.close(True)
+        lib.lh_transport_free(self._transport)
+
+
+def messages_over(
+    rails: str | Iterable[str] | None, group: Any
+) -> HostMessages:
+    """Returns the messages of all ranks: over rails, or by a gloo group;
+    collective.
+
+    Raises:
+        InvalidError: no rail is named.
+        UnsupportedError: the library has no TCP.
+    """
+    if rails is None:
+        return GlooMessages(group)
+    names = rails.split(",") if isinstance(rails, str) else list(rails)
+    if not names or not all(names):
+        raise InvalidError(
+            f"rails: {rails!r} must be names of network interfaces, networks "
+            "or addresses: 'eth1,eth2'"
+        )
+    return RailMessages(names, group)
+
+
+def _try(function: Any, *arguments: Any) -> None:
+    try:
+        try_call(function, *arguments)
+    except FileError as error:  # a lost rank
+        raise Error(str(error)) from error
+
+
+def _free_port() -> int:
+    """Returns a port that is free now."""
+    with socket.socket() as made:
+        made.bind(("", 0))
+        return made.getsockname()[1]

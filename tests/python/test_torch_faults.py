@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul.torch continues after faults: rails of which one fails in a step. Losses and
+weights equal those of one process, bit for bit.
+
+Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
+pip, for the same Python or for that which $LONGHAUL_PYTHON names. The test with two
+hosts, which are network namespaces, needs root and the program ip.
+"""
+import ctypes
+import logging
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from import_torch import longhaul  # noqa: E402
+
+import harness  # noqa: E402
+import longhaul.torch  # noqa: E402
+import torch_runs  # noqa: E402
+from harness import check, test  # noqa: E402
+from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
+
+logging.disable(logging.WARNING)
+torch_runs.ROWS = 512  # messages of 64 KiB
+ADDRESSES = "127.0.0.1", "127.0.0.2"
+
+
+# --- rails -------------------------------------------------------------------
+
+
+def cut(address):
+    """Ends this process's connections over an address; returns their number."""
+    n = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            made = socket.socket(fileno=os.dup(int(name)))
+        except OSError:  # no socket, or closed meanwhile
+            continue
+        with made:
+            try:
+                if made.family == socket.AF_INET and made.getpeername() and \
+                        made.getsockname()[0] == address:
+                    made.shutdown(socket.SHUT_RDWR)
+                    n += 1
+            except OSError:  # not connected
+                continue
+    return n
+
+
+def in_pass(stage, step, microbatch, act):
+    """Calls a function in a forward pass of a step."""
+    passes = iter(range(10**6))
+
+    def hook(*_):
+        if next(passes) == step * 8 + microbatch:
+            act()
+
+    stage.submod.register_forward_hook(hook)
+
+
+def rails_job(rank, cases, act):
+    """Runs the cases, each with `act` during the second step on rank 0. Returns as
+    `pipeline_job`, and the runtime's notices."""
+    made = []
+    for text, schedule, given in cases:
+        stages = torch_runs.stages_of(text, rank)
+        runtime = PipelineRuntime(text, stages, schedule=schedule,
+                                  loss_fn=torch_runs.loss_of, scale_grads=False, **given)
+        if rank == 0:
+            # PyTorch runs a pass without a step to find the shapes.
+            in_pass(stages[0], 1, 3 + (not runtime._posts_early), act)
+        losses = torch_runs.trains(runtime, 3, 8)
+        weights = {stage.stage_index: [p.detach() for p in stage.submod.parameters()]
+                   for stage in stages}
+        made.append((losses, weights, runtime.path, runtime.notices))
+        runtime.close()
+    return made
+
+
+def cut_second():
+    check(cut(ADDRESSES[1]) > 0, "there is a rail to cut")
+
+
+@test
+def messages_continue_on_another_rail():
+    adapting = {"adapt": Adapt(warm_up=4, least_steps=1, effort=20000)}
+    cases = [(torch_runs.pipeline(2, placement), schedule, {"rails": rails, **given})
+             for placement, schedule, rails, given in (
+                 ("ud", "zb-h1", ",".join(ADDRESSES), adapting),
+                 ("wave", "zb-v", ADDRESSES, {"path": ["dc0>dc1"]}))]
+    got = torch_runs.on_ranks(2, rails_job, cases, cut_second)
+    for i, (text, schedule, _) in enumerate(cases):
+        torch_runs.same_as_one(schedule, [ranks[i] for ranks in got], text, 3, "cpu")
+        check(got[0][i][2] == ("mixed" if i == 1 else "delegated"), f"{got[0][i][2]}")
+        said = got[1][i][3]
+        check(said and re.match(r"rail 1 of ranks 1 and 0 \(127.0.0.2:\d+ to "
+                                r"127.0.0.2:\d+\) is lost", said[0]), f"{said}")
+
+
+def ip(*words):
+    return subprocess.run(["ip", *words], stderr=subprocess.PIPE, text=True,
+                          check=False)
+
+
+def link_down():
+    subprocess.run(["ip", "link", "set", "rail0", "down"], check=True)
+
+
+@test
+def messages_continue_when_a_network_interface_goes_down():
+    # Two hosts with two links. PyTorch's own connections use the one that fails.
+    if os.getuid() != 0 or not shutil.which("ip"):
+        print("SKIPPED: network namespaces need root and the program ip")
+        return
+    hosts = [f"lhf{os.getpid()}{letter}" for letter in "ab"]
+    try:
+        for host in hosts:
+            if ip("netns", "add", host).returncode != 0:
+                print("SKIPPED: network namespaces are not permitted here")
+                return
+            ip("-n", host, "link", "set", "lo", "up")
+        for i in range(2):
+            ip("-n", hosts[0], "link", "add", f"rail{i}", "type", "veth", "peer",
+               "name", f"rail{i}", "netns", hosts[1])
+            for k, host in enumerate(hosts):
+                ip("-n", host, "addr", "add", f"10.79.{i}.{k + 1}/24", "dev", f"rail{i}")
+                ip("-n", host, "link", "set", f"rail{i}", "up")
+
+        def enter(rank):
+            with open(f"/var/run/netns/{hosts[rank]}") as host:
+                check(ctypes.CDLL(None).setns(host.fileno(), 0) == 0, "setns()")
+            os.environ |= {"MASTER_ADDR": "10.79.0.1", "GLOO_SOCKET_IFNAME": "rail0"}
+
+        text = torch_runs.pipeline(2)
+        cases = [(text, "zb-h1", {"rails": "rail0,rail1"})]
+        got = torch_runs.on_ranks(2, rails_job, cases, link_down, enter=enter)
+        torch_runs.same_as_one("zb-h1", [ranks[0] for ranks in got], text, 3, "cpu")
+        check(len(got[1][0][3]) == 1 and "rail 0 of ranks 1 and 0 (10.79.0.2:"
+              in got[1][0][3][0], f"{got[1][0][3]}")
+    finally:
+        for host in hosts:
+            ip("netns", "del", host)
+
+
+def broken_job(rank, text):
+    """A pass raises on rank 1; returns the cause of the step's error."""
+    def raises():
+        raise ValueError("broken here")
+
+    stages = torch_runs.stages_of(text, rank)
+    runtime = PipelineRuntime(text, stages, schedule="1f1b", loss_fn=torch_runs.loss_of,
+                              scale_grads=False, rails=ADDRESSES)
+    if rank == 1:
+        in_pass(stages[0], 0, 4, raises)
+    try:
+        torch_runs.trains(runtime, 1, 8)
+    except longhaul.Error as error:
+        runtime.close()
+        return str(error)
+    except RuntimeError as error:
+        runtime.close()
+        return str(error.__cause__)
+    return "nothing was raised"
+
+
+@test
+def a_step_that_raises_ends_the_steps_of_all_ranks():
+    got = torch_runs.on_ranks(2, broken_job, torch_runs.pipeline(2))
+    check(got == ["rank 1: a step has failed", "broken here"], f"{got}")
+
+
+def refused_job(rank, text):
+    """Returns the error for each wrong argument."""
+    told = []
+    for given in ({"rails": ""}, {"rails": ["lo", "no such thing"]},
+                  {"rails": ADDRESSES[rank:]}, {"rails": "lo", "path": "direct"},
+                  {"rails": "lo", "adapt": Adapt(staging_s=0.001)}):
+        try:
+            PipelineRuntime(text, torch_runs.stages_of(text, rank), **given)
+            told.append("nothing")
+        except longhaul.Error as error:
+            told.append(str(error))
+    return told
+
+
+@test
+def rails_that_no_message_can_use_are_rejected():
+    for said, wanted in zip(
+            torch_runs.on_ranks(2, refused_job, torch_runs.pipeline(2))[0],
+            ("rails: '' must be names", "rail 1: 'no such thing' is neither",
+             "rails: must be equally many on all ranks; they have 2, 1",
+             "rails: only delegated messages", "staging_s: with rails"), strict=True):
+        check(wanted in said, f"{said!r} has no {wanted!r}")
+
+
+if __name__ == "__main__":
+    harness.finish()
