@@ -11,6 +11,7 @@
 
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/restart.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -344,6 +345,44 @@ static void runs_that_cannot_restart_are_rejected(void)
     CHECK_HAS(err.text, "measures no profile");
 }
 
+/* Two replicas of parts 5 and 6; a step count is stored plus one. */
+static void newest_common_states_are_chosen(void)
+{
+    static const struct {
+        lh_kept_states ranks[4];
+        uint64_t step;
+        uint32_t donors[4];
+    } cases[] = {
+        /* rank 1 was lost before it kept its state after 8 steps */
+        {{{5, 5, {8, 9}}, {6, 6, {8, 7}}, {5, 5, {8, 9}}, {6, 6, {8, 9}}},
+         7,
+         {0, 1, 2, 3}},
+        /* rank 2's host is new; ranks 0 and 1 have exchanged their hosts */
+        {{{5, 6, {8, 9}}, {6, 5, {8, 9}}, {5, 0, {0, 0}}, {6, 6, {8, 9}}},
+         8,
+         {1, 0, 1, 3}},
+        /* both hosts with part 6 are new; then nothing was kept */
+        {{{5, 5, {8, 9}}, {6, 0, {0, 0}}, {5, 5, {8, 9}}, {6, 0, {0, 0}}},
+         0,
+         {LH_NONE, LH_NONE, LH_NONE, LH_NONE}},
+        {{{5, 0, {0, 0}}, {6, 0, {0, 0}}, {5, 0, {0, 0}}, {6, 0, {0, 0}}},
+         0,
+         {LH_NONE, LH_NONE, LH_NONE, LH_NONE}},
+    };
+    lh_error err = {0};
+    uint64_t step = 77;
+    uint32_t donors[4] = {77, 77, 77, 77};
+    CHECK_INT(lh_restart_choose(0, cases[0].ranks, &step, donors, &err),
+              LH_EINVAL);
+    CHECK(step == 77 && donors[0] == 77);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(lh_restart_choose(4, cases[i].ranks, &step, donors, &err),
+                 err);
+        CHECK_INT(step, cases[i].step);
+        CHECK(memcmp(donors, cases[i].donors, sizeof donors) == 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     lh_error err;
@@ -372,6 +411,7 @@ int main(int argc, char **argv)
     CHECK_OK(lh_exec_make(pipeline, schedule, &how, &exec, &err), err);
     RUN(ranks_are_killed);
     RUN(a_rank_that_hangs_is_lost);
+    RUN(newest_common_states_are_chosen);
     RUN(restarts_are_limited);
     RUN(an_unreadable_folder_ends_the_run);
     RUN(errors_are_not_repeated);

@@ -17,6 +17,7 @@
  *     rerouting.c                ... and its microbatches on other ranks
  *     run_journal.c              ... switches and notices before it
  *     memory_checkpoint.c        ... training state before it
+ *     kept_states.c              ... which state, and from which rank
  *     job_digest.c               the configuration that ranks must share
  *     step_loop.c                a rank from the first step to the last
  *     worker.h                   ... its state; worker_messages.c: its

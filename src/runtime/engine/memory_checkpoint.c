@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/engine/all_reduce.h"
+#include "runtime/engine/kept_states.h"
 #include "runtime/engine/rank.h"
 
 #include <errno.h>
@@ -171,27 +172,16 @@ lh_status lhi_memory_checkpoint_store(lhi_memory_checkpoint *checkpoint,
     return LH_OK;
 }
 
-/* Returns the rank whose state rank `r` restores: itself, or the first with a
- * state of the same part; LH_NONE: none. */
-static uint32_t find_donor(const rank_entry *entries, uint32_t n, uint32_t r)
-{
-    if (entries[r].kept == entries[r].needed)
-        return r;
-    for (uint32_t d = 0; d < n; d++)
-        if (entries[d].kept == entries[r].needed)
-            return d;
-    return LH_NONE;
-}
-
-/* Sends this rank's state number `slot` to ranks that lost theirs, or receives
- * `size` bytes of it in `received`. */
+/* Sends this rank's state after `step` steps to ranks that lost theirs, or
+ * receives `size` bytes of it in `received`. */
 static lh_status exchange(const lhi_memory_checkpoint *checkpoint, lhi_net *net,
-                          const rank_entry *entries, uint32_t slot,
+                          const lh_kept_states *ranks, uint64_t step,
                           unsigned char *received, size_t size, lh_error *err)
 {
+    const uint32_t slot = (uint32_t)(step % N_SLOTS);
     const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
     for (uint32_t r = 0; r < n; r++) {
-        const uint32_t donor = find_donor(entries, n, r);
+        const uint32_t donor = lhi_kept_states_find_donor(ranks, n, step, r);
         const uint64_t tag = lhi_tag(LHI_TAG_STATE, RESTORE_TURN, r);
         lhi_net_op op = {0};
         if (donor == r || (me != r && me != donor))
@@ -208,25 +198,36 @@ static lh_status exchange(const lhi_memory_checkpoint *checkpoint, lhi_net *net,
 }
 
 /* Restores the state after `step` steps in `train`, if each rank has it or a
- * donor; `entries`: one per rank, of which this rank's is filled in. */
+ * donor; `ranks`: space for each rank. */
 static lh_status restore(lhi_memory_checkpoint *checkpoint, lhi_net *net,
-                         uint64_t step, rank_entry *entries, lhi_train *train,
+                         uint64_t step, lh_kept_states *ranks, lhi_train *train,
                          bool *is_restored, lh_error *err)
 {
     const uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
     const uint32_t slot = (uint32_t)(step % N_SLOTS);
     const size_t size = lhi_train_owned_bytes(train);
-    LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN - 1, (double *)entries,
-                               2 * (size_t)n, NULL, err));
+    rank_entry *entries = calloc(n, sizeof *entries);
+    if (!entries)
+        return lhi_fail_nomem(err);
+    entries[me].needed = lhi_train_owned_digest(train);
+    if (checkpoint->map && checkpoint->map->steps[slot] == step + 1)
+        entries[me].kept = checkpoint->map->digest;
+    lh_status status = lhi_all_reduce_sum(
+        net, RESTORE_TURN - 1, (double *)entries, 2 * (size_t)n, NULL, err);
     for (uint32_t r = 0; r < n; r++)
-        if (find_donor(entries, n, r) == LH_NONE)
+        ranks[r] = (lh_kept_states){.needed = (uint64_t)entries[r].needed,
+                                    .kept = (uint64_t)entries[r].kept,
+                                    .steps = {step + 1}};
+    free(entries);
+    LHI_TRY(status);
+    for (uint32_t r = 0; r < n; r++)
+        if (lhi_kept_states_find_donor(ranks, n, step, r) == LH_NONE)
             return LH_OK;
-    const bool has_own = find_donor(entries, n, me) == me;
+    const bool has_own = lhi_kept_states_find_donor(ranks, n, step, me) == me;
     unsigned char *received = has_own ? NULL : malloc(size + 1);
     if (!has_own && !received)
         return lhi_fail_nomem(err);
-    lh_status status =
-        exchange(checkpoint, net, entries, slot, received, size, err);
+    status = exchange(checkpoint, net, ranks, step, received, size, err);
     if (status == LH_OK) {
         lhi_train_set_owned(
             train, has_own ? get_slot(checkpoint, slot) : received, step);
@@ -239,9 +240,10 @@ static lh_status restore(lhi_memory_checkpoint *checkpoint, lhi_net *net,
 }
 
 /* Finds the number of steps that each rank with a checkpoint has completed; 0:
- * none has one. The checkpoint before its newest belongs to one step less. */
+ * none has one. `ranks`: space for each rank. */
 static lh_status find_common_step(const lhi_memory_checkpoint *checkpoint,
-                                  lhi_net *net, uint64_t *step, lh_error *err)
+                                  lhi_net *net, lh_kept_states *ranks,
+                                  uint64_t *step, lh_error *err)
 {
     const uint32_t n = lhi_net_n_ranks(net);
     double *newest = calloc(n, sizeof *newest);
@@ -252,12 +254,11 @@ static lh_status find_common_step(const lhi_memory_checkpoint *checkpoint,
             fmax(newest[lhi_net_rank(net)], (double)checkpoint->map->steps[i]);
     const lh_status status =
         lhi_all_reduce_sum(net, NEWEST_TURN, newest, n, NULL, err);
-    double least = 0;
     for (uint32_t r = 0; r < n; r++)
-        if (newest[r] > 0 && (!(least > 0) || newest[r] < least))
-            least = newest[r];
+        ranks[r] = (lh_kept_states){.kept = 1, .steps = {(uint64_t)newest[r]}};
     free(newest);
-    *step = least > 0 ? (uint64_t)least - 1 : 0;
+    const uint64_t number = lhi_kept_states_find_step(ranks, n);
+    *step = number > 0 ? number - 1 : 0;
     return status;
 }
 
@@ -271,21 +272,16 @@ lh_status lhi_memory_checkpoint_restore(lhi_memory_checkpoint *checkpoint,
     double number = me > 0 ? 0 : is_unknown ? -1 : (double)step;
     *is_restored = false;
     LHI_TRY(lhi_all_reduce_sum(net, RESTORE_TURN, &number, 1, NULL, err));
-    if (number < 0)
-        LHI_TRY(find_common_step(checkpoint, net, &step, err));
-    else
-        step = (uint64_t)number;
-    if (step <= lhi_train_step(train))
-        return LH_OK;
-    rank_entry *entries = calloc(n, sizeof *entries);
-    if (!entries)
+    lh_kept_states *ranks = calloc(n, sizeof *ranks);
+    if (!ranks)
         return lhi_fail_nomem(err);
-    entries[me].needed = lhi_train_owned_digest(train);
-    if (checkpoint->map && checkpoint->map->steps[step % N_SLOTS] == step + 1)
-        entries[me].kept = checkpoint->map->digest;
-    lh_status status =
-        restore(checkpoint, net, step, entries, train, is_restored, err);
-    free(entries);
+    step = (uint64_t)fmax(number, 0);
+    lh_status status = LH_OK;
+    if (number < 0)
+        status = find_common_step(checkpoint, net, ranks, &step, err);
+    if (status == LH_OK && step > lhi_train_step(train))
+        status = restore(checkpoint, net, step, ranks, train, is_restored, err);
+    free(ranks);
     return status;
 }
 
