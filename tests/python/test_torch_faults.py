@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul.torch continues after faults: rails of which one fails in a step. Losses and
-weights equal those of one process, bit for bit.
+"""longhaul.torch continues after faults: rails of which one fails in a step, and ranks
+that are killed. Losses and weights equal those of an undisturbed run, bit for bit.
 
 Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
 pip, for the same Python or for that which $LONGHAUL_PYTHON names. The test with two
@@ -11,25 +11,27 @@ import ctypes
 import logging
 import os
 import pathlib
+import pickle
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from import_torch import longhaul  # noqa: E402
+from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
-from harness import check, test  # noqa: E402
-from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
+from harness import WORK, check, long_test, test  # noqa: E402
+from longhaul.torch import Adapt, MemoryCheckpoint, PipelineRuntime  # noqa: E402
 
 logging.disable(logging.WARNING)
-torch_runs.ROWS = 512  # messages of 64 KiB
 ADDRESSES = "127.0.0.1", "127.0.0.2"
+torch_runs.ROWS = 512  # messages of 64 KiB over rails
 
 
 # --- rails -------------------------------------------------------------------
@@ -198,6 +200,141 @@ def rails_that_no_message_can_use_are_rejected():
              "rails: must be equally many on all ranks; they have 2, 1",
              "rails: only delegated messages", "staging_s: with rails"), strict=True):
         check(wanted in said, f"{said!r} has no {wanted!r}")
+
+
+# --- restarts ----------------------------------------------------------------
+
+
+def train_job(rank, text, sharded, deaths, steps=4):
+    """Trains two devices in two replicas by AdamW, from the states that earlier
+    attempts have kept. `deaths`: a map from ranks to the steps in which their
+    process is killed. Returns the first step, losses, random numbers, and weights."""
+    distributed, torch_runs.ROWS = torch_runs.distributed, 2
+    device, replica = rank % 2, rank // 2
+    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
+    stages = torch_runs.stages_of(text, device, lines[replica])
+    runtime = PipelineRuntime(
+        text, stages, schedule="zb-h1", loss_fn=torch_runs.loss_of, scale_grads=False,
+        replicas=copies[device] if sharded else None, schedule_at={2: "gpipe"})
+    parameters = list(stages[0].submod.parameters())
+    if sharded:
+        parameters = list(runtime.sharding.shards().values())
+    optimizer = torch.optim.AdamW(parameters, lr=torch_runs.RATE)
+    rates = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    kept = MemoryCheckpoint(runtime, optimizer, rates)
+    begin = kept.restore()
+    if rank in deaths:
+        in_pass(stages[0], deaths[rank] - (begin or 0), 4,
+                lambda: os.kill(os.getpid(), signal.SIGKILL))
+    losses, noise = [], []
+    for step in range(begin or 0, steps):
+        x, y = (t.chunk(2)[replica] for t in torch_runs.data(8, step, 2))
+        parts = []
+        runtime.step(*([] if device else [x]),
+                     **({"target": y, "losses": parts} if device else {}))
+        if not sharded:
+            for p in parameters:
+                distributed.all_reduce(p.grad, group=copies[device])
+        optimizer.step()
+        rates.step()
+        optimizer.zero_grad()
+        losses.append([loss.item() for loss in parts])
+        noise.append(torch.rand(1).item())
+        kept.store(step + 1)
+    if sharded:
+        runtime.sharding.gather()
+    kept.close()
+    runtime.close()
+    return begin, losses, noise, [p.detach().clone() for p in stages[0].submod.parameters()]
+
+
+def killed(*arguments):
+    """Runs an attempt whose processes are killed, as torchrun's agent does."""
+    try:
+        torch_runs.on_ranks(4, train_job, *arguments)
+    except (torch.multiprocessing.ProcessExitedException,
+            torch.multiprocessing.ProcessRaisedException):  # of another
+        return
+    check(False, "no process was killed")
+
+
+def files_of(rank):
+    """Returns the files with the states of a rank, which this process started."""
+    pattern = f"longhaul-{os.getuid()}-*-{os.getpid()}-*-{rank}-*-*"
+    return list(pathlib.Path("/dev/shm").glob(pattern))
+
+
+def lose_host(rank):
+    found = files_of(rank)
+    check(len(found) == 2, f"{found}")
+    for path in found:
+        path.unlink()
+
+
+def compare_attempts(text, sharded, want, begin, lost=()):
+    """Runs the last attempt and compares it with an undisturbed run. Hosts with
+    `lost` ranks are new, which have other random numbers."""
+    for rank in lost:
+        lose_host(rank)
+    got = torch_runs.on_ranks(4, train_job, text, sharded, {})
+    for rank, (one, other) in enumerate(zip(got, want)):
+        same = rank in lost or one[2] == other[2][begin or 0:]
+        check(one[0] == begin and one[1] == other[1][begin or 0:] and same and
+              all(map(torch.equal, one[3], other[3])),
+              f"rank {rank} begins with {one[0]}: {one[1]} is not {other[1]}")
+    check(not files_of("*"), f"{files_of('*')}")
+
+
+@test
+def lost_ranks_change_no_bit():
+    text = torch_runs.pipeline(2)
+    want = torch_runs.on_ranks(4, train_job, text, False, {})
+    killed(text, False, {2: 2})
+    compare_attempts(text, False, want, 2, [2])  # rank 0 has the state of rank 2
+
+
+@long_test
+def lost_ranks_with_sharded_optimizers_change_no_bit():
+    text = torch_runs.pipeline(2)
+    want = torch_runs.on_ranks(4, train_job, text, False, {})
+    killed(text, True, {1: 1})
+    killed(text, True, {0: 2, 2: 2})
+    compare_attempts(text, True, want, 2)
+    # No rank has the part of a lost host: all begin again.
+    killed(text, True, {1: 3})
+    compare_attempts(text, True, want, None, [2])
+
+
+@long_test
+def torchrun_restarts_a_job():
+    # torchrun starts four ranks again after one of them has killed itself.
+    program = WORK / "restarts.py"
+    program.write_text(f"""
+import os, pickle, sys
+sys.path[:0] = {sys.path!r}
+sys.argv = {sys.argv!r}
+import test_torch_faults as tests
+tests.torch.set_num_threads(1)
+tests.torch_runs.distributed.init_process_group("gloo")
+rank, again = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+made = tests.train_job(rank, tests.torch_runs.pipeline(2), False,
+                       {{1: 2}} if again == "0" else {{}})
+with open(f"{WORK}/rank{{rank}}", "wb") as file:
+    pickle.dump(made, file)
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone",
+         "--nproc-per-node", "4", "--max-restarts", "1", program],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+        # PyTorch's issue 135712: gloo connects to addresses of the first attempt.
+        env=os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    check(done.returncode == 0, done.stderr[-3000:])
+    want = torch_runs.on_ranks(4, train_job, torch_runs.pipeline(2), False, {})
+    for rank, other in enumerate(want):
+        one = pickle.loads((WORK / f"rank{rank}").read_bytes())
+        check(one[0] == 2 and one[1] == other[1][2:] and one[2] == other[2][2:] and
+              all(map(torch.equal, one[3], other[3])), f"rank {rank}: {one[:2]}")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ from ._activations import operation  # noqa: E402
 from ._checkpoints import write_dcp  # noqa: E402
 from ._profile import profile  # noqa: E402
 from ._ranges import name_passes, pass_range  # noqa: E402
+from ._restarts import MemoryCheckpoint  # noqa: E402
 from ._runtime import Adapt, PipelineRuntime, Switch, places  # noqa: E402
 
 __all__ = [
     "Adapt",
+    "MemoryCheckpoint",
     "PipelineRuntime",
     "Switch",
     "name_passes",

@@ -366,6 +366,17 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._actions(order)
         return orders
 
+    def resume(self, step: int) -> None:
+        """Continues with a step, counted from 0, for example after a
+        checkpoint was loaded: of `schedule_at` the last schedule up to this
+        step applies. All ranks call it, before their first step."""
+        self._steps = step
+        past = sorted(n for n in self._planned if n <= step)
+        for n in past:
+            order = self._planned.pop(n)
+            if n == past[-1]:
+                self._follow(order)
+
     def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
         """Returns the messages that other devices send to this one, in their
         order: whether forward, the stage, the microbatch."""
