@@ -320,7 +320,7 @@ def run_case(layout, settings, ddp, case, wants):
         got = got[0], {}
     else:
         timed = len(run.runtime._rows)
-        passes = len(run.runtime._order.passes[run.runtime._device])
+        passes = len(run.runtime._order.passes[run.runtime.device])
         assert timed == passes, f"{case}: {timed} times of {passes} passes"
     run.close()
     assert stored is None or stored, f"{case}: nothing is offloaded"

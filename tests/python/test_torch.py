@@ -170,7 +170,7 @@ def collectives_take_the_predicted_time():
 SMALL = """longhaul: job/1
 model: {name: small, layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336,
         vocab: 32000}
-training: {global_batch: 16, sequence: 16384, precision: bf16, optimizer: adamw}
+training: {global_batch: 4, sequence: 16384, precision: bf16, optimizer: adamw}
 cluster:
   gpu: h100-sxm
   gpus_per_node: 1
@@ -234,7 +234,7 @@ def recomputed_and_offloaded_activations_change_no_bit():
                          if op == executed or executed is None and
                          op not in ("activation", "attention norm", "mlp norm",
                                     "attention"))
-            check(again[name] == 8 * layers,
+            check(again[name] == 2 * layers,  # microbatches of a replica
                   f"rank {rank}: {name}: {again[name]} for {layers} layers")
     offloads = json.dumps(planned(SMALL.replace("elastic}", "1f1b}").replace(
         "chunks_per_device: 2", "chunks_per_device: 1").replace(
@@ -293,6 +293,23 @@ def layers_that_move_change_no_bit():
           f"{got[0][2]}")
     for one in got:  # one rank's layers are in no list: no rank waits for it
         check("in no nn.ModuleList" in one[2][2], f"{one[2]}")
+
+
+@test
+def exchanged_hosts_change_no_bit():
+    hosts = [None, [1, 2, 0], [2, 0, 1]]
+    text = torch_runs.pipeline(3, "wave", 3).replace("count: 2", "count: 3")
+    stays = torch_runs.on_ranks(3, torch_runs.hosts_job, text, [None] * 3, {})
+    got = torch_runs.on_ranks(3, torch_runs.hosts_job, text, hosts,
+                              {"schedule": "zb-v", "path": "delegated"})
+    losses, want = ([sum((one[0][step] for one in ranks), []) for step in range(3)]
+                    for ranks in (got, stays))
+    check(losses == want, f"losses {losses} are not {want}")
+    devices = [[one[1][step][0] for one in got] for step in range(3)]
+    check(devices == [[0, 1, 2], [2, 0, 1], [1, 2, 0]], f"{devices}")
+    check(all(chunks == [device, 5 - device] for one in got for device, chunks in one[1]),
+          f"{got}")
+    check("hosts: [0, 0, 0] must have each" in got[0][2], got[0][2])
 
 
 # --- emulated links, and measurements ------------------------------------

@@ -573,6 +573,36 @@ def moves_job(rank, text, counts):
     return made, moved, refused
 
 
+def hosts_job(rank, text, hosts, given):
+    """Trains by AdamW, with the devices on other ranks before each step; returns
+    losses, and for each step this rank's device and chunks."""
+    from longhaul.torch import PipelineRuntime
+
+    runtime = PipelineRuntime(text, stages_of(text, rank), loss_fn=loss_of,
+                              scale_grads=False, **given)
+    optimizer = torch.optim.AdamW([p for stage in runtime.stages
+                                   for p in stage.submod.parameters()], lr=RATE)
+    made, seen, said = [], [], ""
+    for step, now in enumerate(hosts):
+        x, y = data(runtime._course.n_microbatches, step)
+        losses = []
+        if now:
+            runtime.move_hosts(now, optimizer)
+        runtime.step(*([x] if any(one.is_first for one in runtime.stages) else []),
+                     **({"target": y, "losses": losses}
+                        if any(one.is_last for one in runtime.stages) else {}))
+        optimizer.step()
+        optimizer.zero_grad()
+        made.append([loss.item() for loss in losses])
+        seen.append((runtime.device, [one.stage_index for one in runtime.stages]))
+    try:
+        runtime.move_hosts([0, 0, 0], optimizer)
+    except longhaul.Error as error:
+        said = str(error)
+    runtime.close()
+    return made, seen, said
+
+
 def slow_job(rank, text, steps, place):
     """Slows down a link, with passes of some milliseconds; in virtual time on
     CPUs."""

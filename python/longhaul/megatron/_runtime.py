@@ -60,7 +60,7 @@ class _Runtime(PipelineRuntime):
                 recompute_operations(stage.submod, demands, stage.stage_index)
 
     def _check(self, order: Order) -> None:
-        row = order.passes[self._device]
+        row = order.passes[self.device]
         split = self._split_chunks(order)
         for stage in self._stages:
             chunk = stage.stage_index
@@ -82,7 +82,7 @@ class _Runtime(PipelineRuntime):
         super()._follow(order)
         split = self._split_chunks(order)
         first: dict[int, int] = {}
-        for one in order.passes[self._device]:
+        for one in order.passes[self.device]:
             if one.kind in "WB":
                 first.setdefault(one.chunk, one.microbatch)
         for stage in self._stages:
@@ -91,7 +91,7 @@ class _Runtime(PipelineRuntime):
 
     def _split_chunks(self, order: Order) -> set[int]:
         """Returns this rank's chunks that have W passes."""
-        row = order.passes[self._device]
+        row = order.passes[self.device]
         return {one.chunk for one in row if one.kind == "W"}
 
     def _initialize_stages(self, *_: Any, **__: Any) -> None:
@@ -329,7 +329,7 @@ class ForwardBackward:
         source, last = self.places[-1], max(self.places)
         if source == last:
             return
-        members, rank = runtime._members, runtime._device
+        members, rank = runtime._members, runtime.device
         if iteration.config.calculate_per_token_loss:
             dist.broadcast(iteration.tokens, members[source], group=groups.pp)
         if rank == source:

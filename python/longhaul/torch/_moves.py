@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Moves layers between chunks, with the optimizer's state."""
+"""Moves layers between chunks, and chunks between ranks, with the optimizer's
+state."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.utils._pytree import tree_map_only
@@ -16,6 +18,29 @@ from torch.utils._pytree import tree_map_only
 from .._errors import InvalidError, UnsupportedError
 from ._host import HostMessages
 from ._modules import stack_of
+
+
+def check_unwrapped(chunk: nn.Module, method: str) -> None:
+    """Raises UnsupportedError if a chunk is wrapped for data parallelism."""
+    for module in chunk.modules():
+        if isinstance(
+            module, (FSDPModule, nn.parallel.DistributedDataParallel)
+        ):
+            raise UnsupportedError(
+                f"{method}: the stages are wrapped in fully_shard or "
+                "DistributedDataParallel, which cannot lose or get parameters"
+            )
+
+
+def check_agreed(groups: Sequence[int], errors: Sequence[str]) -> None:
+    """Raises the error of any rank, or if optimizers have different numbers of
+    parameter groups."""
+    for text in filter(None, errors):
+        raise UnsupportedError(text)
+    if len(set(groups)) > 1:
+        raise InvalidError(
+            "optimizer: must have the same parameter groups on all ranks"
+        )
 
 
 def container_of(
@@ -28,14 +53,7 @@ def container_of(
         UnsupportedError: they are in no such list, or wrapped for data
             parallelism.
     """
-    for module in chunk.modules():
-        if isinstance(
-            module, (FSDPModule, nn.parallel.DistributedDataParallel)
-        ):
-            raise UnsupportedError(
-                "move_layers: the stages are wrapped in fully_shard or "
-                "DistributedDataParallel, which cannot lose or get parameters"
-            )
+    check_unwrapped(chunk, "move_layers")
     found = list((layers or stack_of)(chunk))
     for module in chunk.modules():
         if (
@@ -138,13 +156,7 @@ def move(
     have = {chunk: len(held) for chunk, held in mine.items()}
     groups = 0 if optimizer is None else len(optimizer.param_groups)
     told = ranks.host.all_gather_object((have, groups, wrong))
-    for text in [wrong, *(text for _, _, text in told)]:
-        if text:
-            raise UnsupportedError(text)
-    if len({n for _, n, _ in told}) > 1:
-        raise InvalidError(
-            "optimizer: must have the same parameter groups on all ranks"
-        )
+    check_agreed([n for _, n, _ in told], [text for _, _, text in told])
     n = {chunk: k for one, _, _ in told for chunk, k in one.items()}
     old = [n[chunk] for chunk in range(len(ranks.places))]
     check_counts(old, counts)
@@ -166,6 +178,47 @@ def move(
         del container[:]
         container.extend(after[chunk])
     return sum(one != other for one, other in moves)
+
+
+def check_hosts(hosts: Sequence[int], n: int) -> None:
+    """Raises if the hosts are no permutation of n hosts."""
+    if sorted(hosts) != list(range(n)):
+        raise InvalidError(
+            f"hosts: {list(hosts)} must have each of the numbers 0 to {n - 1} "
+            "once"
+        )
+
+
+def exchange(
+    chunks: Mapping[int, nn.Module],
+    members: Sequence[int],
+    optimizer: torch.optim.Optimizer | None,
+    ranks: Ranks,
+) -> dict[int, nn.Module]:
+    """Moves chunks, of which this rank has some, to the ranks `members` of
+    their devices; returns this rank's chunks. Collective."""
+    wrong = ""
+    for module in chunks.values():
+        try:
+            check_unwrapped(module, "move_hosts")
+        except UnsupportedError as error:  # the other ranks have to know
+            wrong = str(error)
+    groups = 0 if optimizer is None else len(optimizer.param_groups)
+    told = ranks.host.all_gather_object((groups, wrong))
+    check_agreed([n for n, _ in told], [text for _, text in told])
+    after: dict[int, nn.Module] = {}
+    mine = dist.get_rank()
+    for chunk, device in enumerate(ranks.places):  # one at a time, on all ranks
+        old, new = ranks.members[device], members[device]
+        if mine == old == new:
+            after[chunk] = chunks[chunk]
+        elif mine == old:
+            packed = pack(chunks[chunk], optimizer)
+            ranks.host.send_object(packed, new)
+        elif mine == new:
+            packed = ranks.host.receive_object(old)
+            after[chunk] = unpack(packed, optimizer, ranks.device)
+    return after
 
 
 def _group_of(p: torch.Tensor, optimizer: Any) -> int | None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._errors import InvalidError
@@ -27,6 +28,26 @@ class Link(NamedTuple):
     name: str
     latency_ns: int
     transfer_ns: int
+
+
+def links_of(path: str | Iterable[str], names: set[str]) -> set[str]:
+    """Returns the delegated ones of the links with these names: "direct": none;
+    "delegated": all.
+
+    Raises:
+        InvalidError: the path names another link.
+    """
+    wanted = {path} if isinstance(path, str) else set(path)
+    if wanted == {"delegated"}:
+        return names
+    if wanted == {"direct"}:
+        return set()
+    if wanted - names:
+        raise InvalidError(
+            f"path: {sorted(wanted - names)[0]!r} is neither 'direct' nor "
+            f"'delegated' nor one of the links {', '.join(sorted(names))}"
+        )
+    return wanted
 
 
 _KINDS = "FDWB"
@@ -56,6 +77,24 @@ class Order:
     def adds_alike(self, other: Order) -> bool:
         """Tests whether each chunk's gradients are added in the same order."""
         return _sums(self.passes) == _sums(other.passes)
+
+    def sent_to(
+        self, to: int, places: Sequence[int]
+    ) -> list[tuple[bool, int, int]]:
+        """Returns the messages that other devices send to one, in their order:
+        whether forward, the stage, the microbatch. `places`: each chunk's
+        device."""
+        found: list[tuple[bool, int, int]] = []
+        for device, row in enumerate(self.rows):
+            for cell in row if device != to else ():
+                sent = re.fullmatch(r"(\d+)SEND_([FB])(\d+)", cell)
+                if sent is None:
+                    continue
+                forward = sent[2] == "F"
+                stage = int(sent[1]) + (1 if forward else -1)
+                if places[stage] == to:
+                    found.append((forward, stage, int(sent[3])))
+        return found
 
 
 def _sums(passes: tuple[tuple[Pass, ...], ...]) -> dict[int, list[int]]:

@@ -46,6 +46,21 @@ def packed(rows: Sequence[Row]) -> torch.Tensor:
     )
 
 
+def settle(
+    rows: Sequence[Row], times: Sequence[tuple[Any, Any]], marks: Any
+) -> None:
+    """Converts marks to times; a pass can begin once its device is free."""
+    marks.finish()
+    free = 0
+    for row, (start, end) in zip(rows, times, strict=True):
+        row.start_ns, row.end_ns = marks.ns(start), marks.ns(end)
+        row.start_ns = max(row.start_ns, free)
+        row.end_ns = max(row.end_ns, row.start_ns)
+        could = max(free, row.arrived_ns) or row.start_ns
+        row.could_ns = min(could, row.end_ns)
+        free = row.end_ns
+
+
 Rows = dict[Pass, Row]
 
 

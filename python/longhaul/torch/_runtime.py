@@ -22,8 +22,8 @@ from ._clocks import host_clock, host_ns, marks_of
 from ._features import Features
 from ._host import RailMessages, messages_over
 from ._inject import injected
-from ._orders import Course, Order
-from ._records import Row, gathered, packed, trace_text, write_text
+from ._orders import Course, Order, links_of
+from ._records import Row, gathered, packed, settle, trace_text, write_text
 from ._shapes import tell_by_host
 from ._sharding import Link, Steps
 from ._transport import Delays, Inlet, Message, Outlet, Sending
@@ -79,6 +79,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
     Attributes:
         order: the name of the current schedule.
         path: data path of messages: "direct", "delegated" or "mixed".
+        device: the plan's device that this rank runs.
         switches: switches during the run.
         step_s: duration of the last step on this rank, in seconds.
         sharding: sharded parameters, with `replicas`; otherwise None.
@@ -144,18 +145,19 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         if not stages:
             raise InvalidError("stages: none; each rank has at least one")
         self._course = Course(what)
-        self._device = stages[0].group_rank
+        self.device = stages[0].group_rank
+        self._hosts = list(range(stages[0].group_size))
         self._course.check_rank(
-            self._device,
+            self.device,
             stages[0].group_size,
             [stage.stage_index for stage in stages],
         )
         features = Features(replicas, layers, operations, own_activations)
         features.check(self._course)
         self._features = features
-        super().__init__(
-            stages, self._course.n_microbatches, loss_fn=loss_fn, **options
-        )
+        options |= {"loss_fn": loss_fn}
+        self._options = options
+        super().__init__(stages, self._course.n_microbatches, **options)
         self._links = self._course.links()
         self._place = _place_of(stages[0].device)
         self._meet(stages[0].group, rails)
@@ -219,7 +221,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             else dist.get_process_group_ranks(group)
         )
         told = self._host.all_gather_object((members, host_clock()))
-        self._members = members
+        self._members = self._ranks = members
         self._clocks = [told[rank][1] for rank in members]
         pipelines = sorted({tuple(ranks) for ranks, _ in told})
         self._first = list(pipelines[0])
@@ -227,7 +229,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
     def _is_first(self) -> bool:
         """Tests whether this rank is in the first replica, whose times are
         used."""
-        return self._members == self._first
+        return self._ranks == self._first
 
     # --- links --------------------------------------------------------------
 
@@ -252,30 +254,21 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             for ends, link in emulated.items()
         }
         for device, inlet in self._inlets.items():
-            inlet.delays = self._delays.get((device, self._device))
+            inlet.delays = self._delays.get((device, self.device))
 
     def _choose_path(self, path: str | Iterable[str]) -> None:
         names = {link.name for link in self._links.values()}
-        wanted = {path} if isinstance(path, str) else set(path)
-        if wanted == {"delegated"}:
-            wanted = names
-        elif wanted == {"direct"}:
-            wanted = set()
-        if wanted - names:
+        wanted = links_of(path, names)
+        if isinstance(self._host, RailMessages) and names and not wanted:
             raise InvalidError(
-                f"path: {sorted(wanted - names)[0]!r} is neither 'direct' nor "
-                f"'delegated' nor one of the links {', '.join(sorted(names))}"
+                "rails: only delegated messages use them, and path is "
+                "'direct'; leave one of both out"
             )
         if self._is_staged and wanted != names:
             raise UnsupportedError(
                 f"path: {sorted(names - wanted)[0]!r} is to be direct, but the "
                 "stages' process group is gloo, which sends no GPU's memory; "
                 'take "delegated", or NCCL for the group'
-            )
-        if isinstance(self._host, RailMessages) and names and not wanted:
-            raise InvalidError(
-                "rails: only delegated messages use them, and path is "
-                "'direct'; leave one of both out"
             )
         self._delegate(
             ends for ends, link in self._links.items() if link.name in wanted
@@ -297,7 +290,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 self._control is not None,
             )
             if self._emulated is not None:
-                made.delays = self._delays.get((device, self._device))
+                made.delays = self._delays.get((device, self.device))
             self._inlets[device] = made
         return self._inlets[device]
 
@@ -312,7 +305,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _actions(self, order: Order) -> dict[int, list[Any]]:
         return {
-            device: [
+            self._hosts[device]: [
                 schedules._Action.from_str(cell)
                 for cell in row
                 if _is_known(cell)
@@ -321,7 +314,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         }
 
     def _collectives(self, order: Order) -> Steps:
-        return Steps(self._course.pipeline, order, self._device)
+        return Steps(self._course.pipeline, order, self.device)
 
     def _check(self, order: Order) -> None:
         """Raises if this runtime cannot run a schedule."""
@@ -355,7 +348,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self.sharding.follow(self._collectives(order))
         self._order = order
         self.order = order.name
-        self._coming = self._sent_here(order)
+        self._coming = order.sent_to(self.device, self._course.places)
 
     def _prepare_switches(self, at: Mapping[int, Any]) -> dict[int, Order]:
         """Resolves and checks schedules in advance, so that none fails during
@@ -377,21 +370,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             if n == past[-1]:
                 self._follow(order)
 
-    def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
-        """Returns the messages that other devices send to this one, in their
-        order: whether forward, the stage, the microbatch."""
-        found: list[tuple[bool, int, int]] = []
-        for device, row in enumerate(order.rows):
-            for cell in row if device != self._device else ():
-                sent = re.fullmatch(r"(\d+)SEND_([FB])(\d+)", cell)
-                if sent is None:
-                    continue
-                forward = sent[2] == "F"
-                to = int(sent[1]) + (1 if forward else -1)
-                if self._course.places[to] == self._device:
-                    found.append((forward, to, int(sent[3])))
-        return found
-
     # integration into PyTorch's runtime
 
     def _take_over(self, stage: PipelineStage) -> None:
@@ -401,7 +379,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             # rejects; it needs no first message to connect ranks.
             stage._get_init_p2p_neighbors_ops = list
         if self._is_staged:
-            tell_by_host(stage, self._gloo, self._members)
+            tell_by_host(stage, self._gloo, self._ranks)
         self._replace(stage, "get_fwd_recv_ops", self._receive(stage, True))
         self._replace(stage, "get_bwd_recv_ops", self._receive(stage, False))
         self._replace(stage, "get_fwd_send_ops", self._send(stage, True))
@@ -446,7 +424,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         ops = self._receivers[forward, index](microbatch)
         if ops:
             peer = self._course.places[index + (-1 if forward else 1)]
-            staged = self._is_staged or (peer, self._device) in self._delegated
+            staged = self._is_staged or (peer, self.device) in self._delegated
             tag = self._tag(forward, index, microbatch)
             self._messages[forward, index, microbatch] = self._inlet(peer).post(
                 ops, tag, staged
@@ -472,7 +450,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                     peer = self._course.places[to]
                     staged = (
                         self._is_staged
-                        or (self._device, peer) in self._delegated
+                        or (self.device, peer) in self._delegated
                     )
                     tag = self._tag(forward, to, microbatch)
                     self._sendings[forward, index, microbatch] = self._outlet(
@@ -572,7 +550,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self.step_s = (host_ns() - begin) * 1e-9
         self._is_measured = trains
         if trains:
-            self._settle()
+            settle(self._rows, self._times, self._marks)
             if self._control is not None:
                 word = self._control.end(self._steps, packed(self._rows))
                 if word is not None:
@@ -583,21 +561,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             log.warning("%s", text)
         self._is_whole = True
         return made
-
-    def _settle(self) -> None:
-        """Converts marks to times; a pass can begin once its device is free."""
-        self._marks.finish()
-        free = 0
-        for row, (start, end) in zip(self._rows, self._times, strict=True):
-            row.start_ns, row.end_ns = (
-                self._marks.ns(start),
-                self._marks.ns(end),
-            )
-            row.start_ns = max(row.start_ns, free)
-            row.end_ns = max(row.end_ns, row.start_ns)
-            could = max(free, row.arrived_ns) or row.start_ns
-            row.could_ns = min(could, row.end_ns)
-            free = row.end_ns
 
     # schedule switches
 
@@ -713,6 +676,77 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._features.layers,
         )
 
+    @property
+    def stages(self) -> tuple[PipelineStage, ...]:
+        """This rank's stages."""
+        return tuple(self._stages)
+
+    def move_hosts(
+        self,
+        hosts: Sequence[int],
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        """Exchanges the ranks that run the plan's devices, between two steps:
+        sends chunks, with their weights and optimizer state, to other ranks.
+        Collective: all ranks call it with the same hosts, after the
+        optimizer's step. Then `device` and `stages` are other ones.
+
+        Args:
+            hosts: for each device the rank, in the pipeline's process group,
+                that runs it from now on.
+            optimizer: as for `move_layers`.
+
+        Raises:
+            UnsupportedError: the runtime adapts, shards the parameters, or
+                recomputes or offloads activations.
+            InvalidError: the hosts are no permutation.
+        """
+        if (
+            self._control is not None
+            or self.sharding is not None
+            or self._features.changes(self._course)
+        ):
+            raise UnsupportedError(
+                "move_hosts: the runtime adapts, shards parameters, or "
+                "recomputes or offloads activations, on the plan's hosts"
+            )
+        _moves.check_hosts(hosts, len(self._hosts))
+        members = [self._ranks[host] for host in hosts]
+        first = self._stages[0]
+        chunks = _moves.exchange(
+            {stage.stage_index: stage.submod for stage in self._stages},
+            members,
+            optimizer,
+            _moves.Ranks(
+                self._course.places, self._members, self._host, self._place
+            ),
+        )
+        self._close_ends(True)
+        self._hosts, self._members = list(hosts), members
+        self.device = self._hosts.index(first.group_rank)
+        self._receivers.clear()
+        stages = [
+            PipelineStage(
+                module,
+                chunk,
+                self._num_stages,
+                self._place,
+                group=first.group,
+                dw_builder=first.dw_builder,
+            )
+            for chunk, module in chunks.items()
+        ]
+        super().__init__(stages, self._n_microbatches, **self._options)
+        self._follow(self._order)
+        for stage in stages:
+            self._take_over(stage)
+
+    def _close_ends(self, waits: bool) -> None:
+        for end in (*self._inlets.values(), *self._outlets.values()):
+            end.close(waits)
+        self._inlets.clear()
+        self._outlets.clear()
+
     def close(self) -> None:
         """Ends this rank's threads; call before destroying the process group.
 
@@ -723,10 +757,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         if self._control is not None:
             self._control.close(waits)
             self._control = None
-        for end in (*self._inlets.values(), *self._outlets.values()):
-            end.close(waits)
-        self._inlets.clear()
-        self._outlets.clear()
+        self._close_ends(waits)
         self._host.close(waits)
 
     # measurements
@@ -751,7 +782,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             return
         rows = gathered(
             self._order_of_step,
-            self._device,
+            self.device,
             packed(self._rows),
             self._members,
             self._host,
