@@ -14,7 +14,8 @@ import engine_layers
 import torch
 import torch_runs
 from harness import ROOT
-from megatron.core import parallel_state
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.distributed import (
     DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads)
 from megatron.core.models.gpt import GPTModel
@@ -89,6 +90,7 @@ class Model:
                 share_embeddings_and_output_weights=False,
                 position_embedding_type=positions, vp_stage=v if len(own) > 1 else None)
             fill(module, k * self.layers)
+            module.to(self.config.params_dtype)
             self.chunks.append(wrap(
                 self.config, ddp or DistributedDataParallelConfig(), module))
         self.config.finalize_model_grads_func = finalize_model_grads
@@ -358,13 +360,73 @@ def optimizer_of(model, ddp, clip=0.0, make=get_megatron_optimizer):
         return None
     made = make(
         OptimizerConfig(optimizer="sgd" if clip else "adam",
-                        lr=1.0 if clip else 0.01, bf16=False,
+                        lr=1.0 if clip else 0.01, bf16=model.config.bf16,
                         use_distributed_optimizer=ddp.use_distributed_optimizer,
-                        params_dtype=torch.float32, clip_grad=clip),
+                        params_dtype=model.config.params_dtype, clip_grad=clip),
         model.chunks, use_gloo_process_groups=False)
     for group in made.param_groups:  # as Megatron's scheduler does
         group["weight_decay"] = 0.1 * group["wd_mult"]
     return made
+
+
+def checkpoint_job(rank, folder, kind):
+    """Trains a step on two replicas of one device, whose optimizer is sharded by
+    shares, and saves a checkpoint; then trains another step, also after loading the
+    checkpoint into such an optimizer, into one with other shares and into Megatron's
+    own. Returns the differences of the weights, and those after loading the model
+    alone. `kind`: data type of the parameters."""
+    from longhaul.megatron import ForwardBackward
+
+    settings = {"params_dtype": kind, "pipeline_dtype": kind,
+                "bf16": kind == torch.bfloat16}
+
+    def state_of(model, optimizer, is_loading):
+        found = {"model": model.chunks[0].module.sharded_state_dict()}
+        if optimizer:
+            found["optimizer"] = optimizer.sharded_state_dict(found, is_loading)
+        return found
+
+    def with_shares(gradients, parameters):
+        text = torch_runs.elastic(1, gradients, parameters, (1, 1), (1, 1), chunks=1)
+        run = ForwardBackward(text, schedule="elastic")
+        ddp = DistributedDataParallelConfig(grad_reduce_in_fp32=True)
+        model = Model((0,), ddp, run.data_parallel, microbatches=2, **settings)
+        return run, model, optimizer_of(model, ddp, make=run.get_megatron_optimizer)
+
+    def by_megatron():
+        ddp = DistributedDataParallelConfig(grad_reduce_in_fp32=True)
+        model = Model((0,), ddp, microbatches=2, **settings)
+        return get_forward_backward_func(), model, optimizer_of(model, ddp)
+
+    use_cpu()
+    # A process that starts by "spawn" would import all modules again.
+    filesystem_async._results_queue = (
+        torch.multiprocessing.get_context("fork").Manager().Queue())
+    differences = []
+    with OnCpu():
+        start({"pipeline": 1})
+        run, model, optimizer = with_shares(0.75, 0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.03  # not the one of other optimizers
+        train(run, model, 1, optimizer)
+        dist_checkpointing.save(state_of(model, optimizer, False), folder)
+        want = train(run, model, 1, optimizer)[1]
+        run.close()
+        for make, has_state in ((lambda: with_shares(0.75, 0.5), True),
+                                (lambda: with_shares(1, 1), True),
+                                (by_megatron, True), (by_megatron, False)):
+            run, model, optimizer = make()
+            loaded = dist_checkpointing.load(
+                state_of(model, optimizer if has_state else None, True), folder)
+            model.chunks[0].load_state_dict(loaded["model"])
+            if has_state:
+                optimizer.load_state_dict(loaded["optimizer"])
+            got = train(run, model, 1, optimizer)[1]
+            differences.append(max(float((got[name] - value).abs().max())
+                                   for name, value in want.items()))
+            if hasattr(run, "close"):
+                run.close()
+    return differences
 
 
 def run_groups(ranks, groups):

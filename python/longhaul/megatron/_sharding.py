@@ -26,6 +26,7 @@ from megatron.core.optimizer import get_megatron_optimizer
 from .._errors import InvalidError, UnsupportedError
 from ..torch._orders import Course
 from ..torch._sharding import Part, parts_of
+from ._optimizer_state import store_whole_state
 
 
 class MainGradPart(Part):
@@ -241,13 +242,5 @@ def get_sharded_optimizer(
         one.grad_stats_parallel_group = (
             parallel_state.get_intra_distributed_optimizer_instance_group()
         )
-    made.state_dict = made.sharded_state_dict = _reject_state
+        store_whole_state(one, model_chunks)
     return made
-
-
-def _reject_state(*_: Any, **__: Any) -> Any:
-    raise UnsupportedError(
-        "optimizer: Megatron's checkpoints do not store the optimizer's state "
-        "of an elastic plan; add --no-save-optim and --no-load-optim, or store "
-        "optimizer.param_groups and optimizer.state of each rank"
-    )

@@ -320,6 +320,41 @@ class Part:
                 self._set_gradient(piece, self.gradient[low:high].view(shape))
                 yield name, piece
 
+    @property
+    def named(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """The part's parameters."""
+        return self._named
+
+    def gather_values(
+        self, pieces: dict[str, torch.Tensor], kind: torch.dtype
+    ) -> dict[str, torch.Tensor]:
+        """Returns values of whole parameters, of which each replica gives those
+        of its pieces; collective."""
+        row = self.shard.new_zeros(self._columns, dtype=kind)
+        begin = self._rank * self._columns
+        for (name, _), (a, _) in zip(self._named, self._ranges, strict=True):
+            if name in pieces:
+                low = max(a - begin, 0)
+                values = pieces[name].detach().flatten()
+                row[low : low + values.numel()] = values
+        flat = row.new_empty(self._n * self._columns)
+        dist.all_gather_into_tensor(flat, row, group=self._group)
+        return {
+            name: flat[a:b].view(p.shape)
+            for (name, p), (a, b) in zip(self._named, self._ranges, strict=True)
+        }
+
+    def piece_of(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """Returns this replica's piece of a parameter's values."""
+        begin = self._rank * self._columns
+        for (other, _), (a, _) in zip(self._named, self._ranges, strict=True):
+            if other == name:
+                piece = self.shards[name]
+                low = max(begin - a, 0)
+                part = whole.flatten()[low : low + piece.numel()]
+                return part.view(piece.shape)
+        raise KeyError(name)
+
     def restore(self) -> None:
         """Restores the pieces' gradients, which optimizers may drop."""
         begin = self._rank * self._columns
