@@ -71,12 +71,17 @@ def megatron_gets_elastic_plans_without_its_own_sharding():
                       "8192, heads: 64, kv_heads: 8, ffn: 28672, vocab: 128256, "
                       "tied_embeddings: true}"}, "shards no tied embedding"),
             ("context", {"tensor: 8": "tensor: 4, context: 2"},
-             "over context or expert parallelism"),
+             "elastic plan over context parallelism"),
             ("experts", {**small, "tensor: 8": "tensor: 8, expert_tensor: 8",
                          llama: "model: {name: moe, layers: 80, hidden: 8192, "
                          "heads: 64, kv_heads: 8, vocab: 128256, experts: 2, "
                          "experts_per_token: 2, expert_ffn: 14336}"},
              "recomputes no operation 'activation' of single layers"),
+            ("expert ranks", {"tensor: 8": "tensor: 8, expert: 2, expert_tensor: 8, "
+                              "rank_order: pipeline",
+                              llama: "model: {name: moe, layers: 40, hidden: 8192, "
+                              "heads: 64, kv_heads: 8, vocab: 128256, experts: 2, "
+                              "experts_per_token: 2, expert_ffn: 14336}"}, None),
             ("operations", small, None)):
         job = ELASTIC
         for old, new in changes.items():

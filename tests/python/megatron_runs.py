@@ -369,16 +369,16 @@ def optimizer_of(model, ddp, clip=0.0, make=get_megatron_optimizer):
     return made
 
 
-def checkpoint_job(rank, folder, kind):
-    """Trains a step on two replicas of one device, whose optimizer is sharded by
+def checkpoint_job(rank, folder, kind, layout, more):
+    """Trains a step on replicas of one device, whose optimizer is sharded by
     shares, and saves a checkpoint; then trains another step, also after loading the
     checkpoint into such an optimizer, into one with other shares and into Megatron's
     own. Returns the differences of the weights, and those after loading the model
-    alone. `kind`: data type of the parameters."""
+    alone. `kind`: data type of the parameters; `more`: the model's settings."""
     from longhaul.megatron import ForwardBackward
 
     settings = {"params_dtype": kind, "pipeline_dtype": kind,
-                "bf16": kind == torch.bfloat16}
+                "bf16": kind == torch.bfloat16, **more}
 
     def state_of(model, optimizer, is_loading):
         found = {"model": model.chunks[0].module.sharded_state_dict()}
@@ -404,7 +404,7 @@ def checkpoint_job(rank, folder, kind):
         torch.multiprocessing.get_context("fork").Manager().Queue())
     differences = []
     with OnCpu():
-        start({"pipeline": 1})
+        start({"pipeline": 1, **layout})
         run, model, optimizer = with_shares(0.75, 0.5)
         for group in optimizer.param_groups:
             group["lr"] = 0.03  # not the one of other optimizers

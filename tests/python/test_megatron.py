@@ -120,6 +120,11 @@ def elastic_plans_on_four_ranks_equal_megatron():
             elastic(0.75, 0.5, **EARLY)]),
         ({"pipeline": 2}, EXPERTS | RECOMPUTED, IN_FP32, [
             elastic(0.75, 0.5, **EARLY)]),
+        ({"pipeline": 2, "expert": 2}, EXPERTS, IN_FP32, [
+            elastic(1, 1, groups=1), elastic(0.75, 0.5, **EARLY)]),
+        # Two replicas of each expert; four add in an order of gloo's.
+        ({"pipeline": 1, "expert": 2}, EXPERTS | {"microbatches": 4}, IN_FP32, [
+            elastic(0, 0, tolerance=1e-6), elastic(0.75, 0.5, **EARLY)]),
     ])
 
 
@@ -496,24 +501,25 @@ def sharded_models_are_saved_and_recompute_norms():
             check(part in line, f"{line!r} lacks {part!r}")
 
 
-def check_checkpoints(kind):
+def check_checkpoints(ranks, kind, layout, settings):
     # With other shares the gradients have another order of sums.
-    folder = WORK / str(kind)
+    folder = WORK / f"{kind} {layout}"
     folder.mkdir()
     for same, shares, own, without in torch_runs.on_ranks(
-            2, megatron_runs.checkpoint_job, str(folder), kind):
+            ranks, megatron_runs.checkpoint_job, str(folder), kind, layout, settings):
         check(same == 0 and max(shares, own) <= 1e-6 and without > 1e-2,
-              f"{kind}: {same}, {shares}, {own}, {without}")
+              f"{kind} {layout}: {same}, {shares}, {own}, {without}")
 
 
 @test
 def checkpoints_have_the_optimizer_of_elastic_plans():
-    check_checkpoints(torch.float32)
+    check_checkpoints(2, torch.float32, {}, {})
 
 
 @long_test
-def checkpoints_have_the_optimizer_of_elastic_plans_in_16_bits():
-    check_checkpoints(torch.bfloat16)
+def checkpoints_have_the_optimizer_in_16_bits_and_of_experts():
+    check_checkpoints(2, torch.bfloat16, {}, {})
+    check_checkpoints(4, torch.float32, {"expert": 2}, EXPERTS)
 
 
 SEPARATE = {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu,

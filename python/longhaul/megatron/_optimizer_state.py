@@ -47,7 +47,17 @@ class _State:
     """The state of an optimizer, one of Megatron's without sharding."""
 
     def __init__(self, one: Any, chunks: list[Any]) -> None:
-        self._one, self._chunks = one, chunks
+        self._one = one
+        # Megatron has another optimizer for experts on several ranks.
+        of_experts = any(
+            group["is_expert_parallel"] for group in one.param_groups
+        )
+        self._parts = [
+            part
+            for chunk in chunks
+            for part in chunk.parts
+            if getattr(part.named[0][1], "allreduce", True) != of_experts
+        ]
 
     def describe(
         self, model_state: Any, is_loading: bool = False, **more: Any
@@ -83,10 +93,9 @@ class _State:
     def _parameters(self) -> Iterator[tuple[Any, str, Any, Any]]:
         """Yields the parts, names and whole parameters of the chunks, and their
         places in the last copy of the optimizer."""
-        for chunk in self._chunks:
-            for part in chunk.parts:
-                for name, p in part.named:
-                    yield part, name, p, self._mains[id(p)]
+        for part in self._parts:
+            for name, p in part.named:
+                yield part, name, p, self._mains[id(p)]
 
     def _main(self, piece: Any) -> Any:
         """Returns the parameter of the optimizer for a part of the model's."""
@@ -120,30 +129,26 @@ class _State:
             whole.fp32_from_float16_groups = [[] for _ in range(n)]
             whole.fp32_from_fp32_groups = [[] for _ in range(n)]
         self._mains: dict[int, Any] = {}
-        for chunk in self._chunks:
-            for part in chunk.parts:
-                groups, states = self._gathered(part, chunk.group, with_state)
-                for name, p in part.named:
-                    main = p
-                    state = states[name]
-                    if is_mixed and p.dtype != torch.float32:
-                        main = state.pop(_MAIN, None)
-                        if main is None:
-                            main = torch.zeros_like(p, dtype=torch.float32)
-                        whole.float16_groups[groups[name]].append(p)
-                        whole.fp32_from_float16_groups[groups[name]].append(
-                            main
-                        )
-                    elif is_mixed:
-                        whole.fp32_from_fp32_groups[groups[name]].append(p)
-                    self._mains[id(p)] = main
-                    inner.param_groups[groups[name]]["params"].append(main)
-                    if state:
-                        inner.state[main] = state
+        for part in self._parts:
+            groups, states = self._gathered(part, with_state)
+            for name, p in part.named:
+                main, state, k = p, states[name], groups[name]
+                if is_mixed and p.dtype != torch.float32:
+                    main = state.pop(_MAIN, None)
+                    if main is None:
+                        main = torch.zeros_like(p, dtype=torch.float32)
+                    whole.float16_groups[k].append(p)
+                    whole.fp32_from_float16_groups[k].append(main)
+                elif is_mixed:
+                    whole.fp32_from_fp32_groups[k].append(p)
+                self._mains[id(p)] = main
+                inner.param_groups[k]["params"].append(main)
+                if state:
+                    inner.state[main] = state
         return whole
 
     def _gathered(
-        self, part: Any, group: Any, with_state: bool
+        self, part: Any, with_state: bool
     ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
         """Returns the group of each parameter of a part, and its whole state.
         Collective over the replicas, some of which have no piece of it."""
@@ -166,8 +171,8 @@ class _State:
             kinds = {k: v.dtype for k, v in values[name].items()}
             rest = {k: v for k, v in found.items() if k not in kinds}
             mine[name] = numbers[id(main)], kinds, rest
-        told: list[Any] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(told, mine, group=group)
+        told: list[Any] = [None] * dist.get_world_size(part.group)
+        dist.all_gather_object(told, mine, group=part.group)
         groups: dict[str, int] = {}
         states: dict[str, dict[str, Any]] = {name: {} for name, _ in part.named}
         all_kinds: dict[str, Any] = {}

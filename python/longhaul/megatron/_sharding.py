@@ -95,26 +95,29 @@ class ShardedDataParallel(_BaseDataParallel):
                 "optimizer's state of an elastic plan; leave it out"
             )
         for name, p in module.named_parameters():
-            if not getattr(p, "allreduce", True):
-                raise UnsupportedError(
-                    f"{name}: an elastic plan shards no parameters of experts "
-                    "on several ranks; plan with layout.expert: 1"
-                )
             if getattr(p, "shared_embedding", False):
                 raise UnsupportedError(
                     f"{name}: an elastic plan shards no embedding that two "
                     "ranks share; add --untie-embeddings-and-output-weights"
                 )
-        self.group = (
-            parallel_state.get_data_parallel_group(with_context_parallel=True)
-            if pg_collection is None
-            else pg_collection.dp_cp
-        )
+        if parallel_state.get_context_parallel_world_size() > 1:
+            raise UnsupportedError(
+                "--context-parallel-size: an elastic plan shards no parameters "
+                "over context parallelism; plan with layout.context: 1"
+            )
+        if pg_collection is None:
+            self.group = parallel_state.get_data_parallel_group(
+                with_context_parallel=True
+            )
+            self._experts = parallel_state.get_expert_data_parallel_group()
+        else:
+            self.group = pg_collection.dp_cp
+            self._experts = pg_collection.expt_dp
         kind = torch.float32 if ddp_config.grad_reduce_in_fp32 else None
         self.parts = parts_of(
             self.course.pipeline,
             module,
-            self.group,
+            self._group_of,
             lambda level, named, group: MainGradPart(level, named, group, kind),
         )
         # Of the gradients' sums over replicas; Megatron divides by tokens.
@@ -127,6 +130,11 @@ class ShardedDataParallel(_BaseDataParallel):
         self._gather_to_save(module)
         for submodule in module.modules():
             submodule.register_state_dict_pre_hook(self._check_gathered)
+
+    def _group_of(self, p: torch.nn.Parameter) -> Any:
+        """Returns the replicas that have a parameter: of experts on several
+        ranks fewer ones."""
+        return self.group if getattr(p, "allreduce", True) else self._experts
 
     def _gather_to_save(self, module: Any) -> None:
         """Gathers all parameters when the model describes its shards for a
@@ -201,9 +209,9 @@ class ShardedDataParallel(_BaseDataParallel):
     def broadcast_params(self) -> None:
         """Copies the first replica's parameters to the others."""
         self._check_gathered()
-        source = dist.get_global_rank(self.group, 0)
         for p in self.module.parameters():
-            dist.broadcast(p.data, source, group=self.group)
+            group = self._group_of(p)
+            dist.broadcast(p.data, dist.get_global_rank(group, 0), group=group)
         self._take()
 
     def load_state_dict(self, state_dict: Any, strict: bool = True) -> None:

@@ -34,12 +34,14 @@ class Features:
             modules with the most parameters.
         operations: submodules of a layer by the plan's operations.
         own_activations: the stages recompute and offload by themselves.
+        has_parts: the stages have split their parameters by themselves.
     """
 
     replicas: Any = None
     layers: Callable[[nn.Module], Sequence[nn.Module]] | None = None
     operations: Mapping[str, str | Iterable[str]] | None = None
     own_activations: bool = False
+    has_parts: bool = False
 
     def check(self, course: Course) -> None:
         """Raises if the runtime cannot run a plan with these arguments."""
@@ -72,7 +74,11 @@ class Features:
                 "DistributedDataParallel (0) or fully_shard (2 and 3)"
             )
         for is_given, key, what in (
-            (demands.expert > 1, "layout.expert", "experts on several ranks"),
+            (
+                demands.expert > 1 and not self.has_parts,
+                "layout.expert",
+                "experts on several ranks",
+            ),
             (demands.is_hybrid, "layout.sharding", "hybrid sharding"),
         ):
             if is_given:
@@ -124,8 +130,10 @@ class Features:
                 )
         parts = {
             stage.stage_index: stage.parts
-            if hasattr(stage, "parts")  # the stage has split its parameters
-            else parts_of(course.pipeline, stage.submod, self.replicas)
+            if self.has_parts
+            else parts_of(
+                course.pipeline, stage.submod, lambda _: self.replicas
+            )
             for stage in stages
         }
         scale = 1.0

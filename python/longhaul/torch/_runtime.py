@@ -152,7 +152,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             stages[0].group_size,
             [stage.stage_index for stage in stages],
         )
-        features = Features(replicas, layers, operations, own_activations)
+        features = Features(
+            replicas,
+            layers,
+            operations,
+            own_activations,
+            hasattr(stages[0], "parts"),
+        )
         features.check(self._course)
         self._features = features
         options |= {"loss_fn": loss_fn}

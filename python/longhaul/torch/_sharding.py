@@ -321,6 +321,11 @@ class Part:
                 yield name, piece
 
     @property
+    def group(self) -> Any:
+        """The replicas that share the part."""
+        return self._group
+
+    @property
     def named(self) -> list[tuple[str, torch.nn.Parameter]]:
         """The part's parameters."""
         return self._named
@@ -604,12 +609,12 @@ class Sharding:
 def parts_of(
     pipeline: Any,
     module: torch.nn.Module,
-    group: Any,
+    group_of: Callable[[torch.nn.Parameter], Any],
     make: Callable[..., Part] = Part,
 ) -> list[Part]:
-    """Splits a chunk's parameters by level: its first ones, as many as
-    approximate the pipeline's shares best, are sharded. `make` has the
-    arguments of `Part`."""
+    """Splits a chunk's parameters by level, and by the group of the replicas
+    that have them: its first ones, as many as approximate the pipeline's shares
+    best, are sharded. `make` has the arguments of `Part`."""
     scattered, gathered = shares(pipeline)
     named = [
         (name, p) for name, p in module.named_parameters() if p.requires_grad
@@ -624,13 +629,16 @@ def parts_of(
         )
 
     n3, n2 = count(gathered), count(scattered)
-    found: dict[tuple[int, torch.dtype], list[Any]] = {}
+    groups: list[Any] = []
+    found: dict[tuple[int, str, int], list[Any]] = {}
     for i, (name, p) in enumerate(named):
         level = 3 if i < n3 else 2 if i < n2 else 1
-        found.setdefault((level, p.dtype), []).append((name, p))
+        group = group_of(p)
+        if group not in groups:
+            groups.append(group)
+        key = -level, str(p.dtype), groups.index(group)
+        found.setdefault(key, []).append((name, p))
     return [
-        make(level, those, group)
-        for (level, _), those in sorted(
-            found.items(), key=lambda item: (-item[0][0], str(item[0][1]))
-        )
+        make(-key[0], those, groups[key[2]])
+        for key, those in sorted(found.items())
     ]

@@ -325,10 +325,9 @@ static lh_status check_elastic(const lh_plan *plan, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     const lh_plan_elastic *e = plan->best.elastic;
-    if (l->context > 1 || l->expert > 1)
+    if (l->context > 1)
         return fail_runtime(err, "shards no parameters of an elastic plan over "
-                                 "context or expert parallelism; use "
-                                 "layout.context: 1 and layout.expert: 1");
+                                 "context parallelism; use layout.context: 1");
     if (l->sharding != LH_SHARDING_FULL)
         return fail_runtime(err, "shards an elastic plan over all replicas; "
                                  "use layout.sharding: full");
