@@ -122,7 +122,6 @@ def elastic_plans_on_four_ranks_equal_megatron():
             elastic(0.75, 0.5, **EARLY)]),
         ({"pipeline": 2, "expert": 2}, EXPERTS, IN_FP32, [
             elastic(1, 1, groups=1), elastic(0.75, 0.5, **EARLY)]),
-        # Two replicas of each expert; four add in an order of gloo's.
         ({"pipeline": 1, "expert": 2}, EXPERTS | {"microbatches": 4}, IN_FP32, [
             elastic(0, 0, tolerance=1e-6), elastic(0.75, 0.5, **EARLY)]),
     ])
@@ -502,11 +501,11 @@ def sharded_models_are_saved_and_recompute_norms():
 
 
 def check_checkpoints(ranks, kind, layout, settings):
-    # With other shares the gradients have another order of sums.
     folder = WORK / f"{kind} {layout}"
     folder.mkdir()
     for same, shares, own, without in torch_runs.on_ranks(
             ranks, megatron_runs.checkpoint_job, str(folder), kind, layout, settings):
+        # With other shares the gradients have another order of sums.
         check(same == 0 and max(shares, own) <= 1e-6 and without > 1e-2,
               f"{kind} {layout}: {same}, {shares}, {own}, {without}")
 

@@ -139,6 +139,13 @@ def elastic_plans_equal_zero_1_on_four_processes():
 
 
 @test
+def hybrid_sharding_equals_zero_1():
+    # Two sites of two replicas: each shards over its own, and adds the other's sums.
+    torch_runs.compare_shards(4, 1, [(torch_runs.elastic(1, 0.75, 0.5, chunks=4),
+                                      "elastic", {"sites": True}, False)])
+
+
+@test
 def scaled_gradients_are_means_over_microbatches_and_replicas():
     for n in (1, 4):
         text = torch_runs.elastic(1, 0, 0, enqueue=(n,), dequeue=(n,), chunks=4)
@@ -193,8 +200,8 @@ def refused(plan, **changes):
     from longhaul.torch._orders import Course
 
     course = Course(plan)
-    given = {key: changes.pop(key) for key in ("replicas", "own_activations")
-             if key in changes}
+    given = {key: changes.pop(key) for key in ("replicas", "own_activations", "sites",
+                                               "has_parts") if key in changes}
     course.demands = dataclasses.replace(course.demands, **changes)
     try:
         Features(**given).check(course)
@@ -206,8 +213,9 @@ def refused(plan, **changes):
 def demands_job(rank, plan):
     group = distributed.group.WORLD
     return [refused(plan, replicas=group, **changes) for changes in (
-        {}, {"zero": 3},
-        {"expert": 2}, {"is_hybrid": True}, {"recompute": "selective"},
+        {}, {"zero": 3}, {"expert": 2}, {"is_hybrid": True}, {"sites": group},
+        {"is_hybrid": True, "has_parts": True},
+        {"is_hybrid": True, "has_leaders": True}, {"recompute": "selective"},
         {"offload": 0.5})]
 
 
@@ -247,8 +255,9 @@ def recomputed_and_offloaded_activations_change_no_bit():
     check("elastic: parameters and gradients are sharded" in refused(text),
           refused(text))
     for said, wanted in zip(torch_runs.on_ranks(2, demands_job, text)[0], (
-            "nothing", "zero is 3", "layout.expert", "layout.sharding",
-            "recompute: the runtime", "offload: the runtime"), strict=True):
+            "nothing", "zero is 3", "layout.expert", "each datacenter, as `sites`",
+            "leave `sites` out", "plan with layout.sharding: full",
+            "plan with layout.sharding: hybrid", "recompute: the runtime", "offload: the runtime"), strict=True):
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 

@@ -372,14 +372,19 @@ def sharded_job(rank, cases, devices, virtual=False):
               for d in range(devices)]
     clock = VirtualTime(rank) if virtual else None
     made = []
+    halves = ([distributed.new_group(one) for one in ([0, 1], [2, 3], [0, 2], [1, 3])]
+              if any(case[2].get("sites") for case in cases) else [])
     for text, schedule, more in cases:
+        more = {"replicas": copies[device], **more}
+        if more.get("sites"):  # two sites of two replicas of one device
+            more |= {"replicas": halves[rank // 2], "sites": halves[2 + rank % 2]}
         stages = stages_of(text, device, lines[replica])
         for stage in stages if virtual else ():
             stage.submod.register_forward_hook(
                 lambda _, __, y: (clock.sleep(0.002), Slept.apply(y, clock.sleep))[1])
         runtime = PipelineRuntime(
             text, stages, schedule=schedule, loss_fn=loss_of,
-            scale_grads=False, replicas=copies[device], **more)
+            scale_grads=False, **more)
         shards = runtime.sharding.shards()
         losses = []
         for step in range(3):

@@ -20,7 +20,7 @@ from .._errors import InvalidError, UnsupportedError
 from ._activations import Offload, recompute
 from ._modules import stack_of
 from ._orders import Course, Demands
-from ._sharding import Sharding, parts_of
+from ._sharding import Part, Sharding, parts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,15 @@ class Features:
     offloading.
 
     Attributes:
-        replicas: process group of the ranks with the same chunks.
+        replicas: process group of the ranks with the same chunks; with `sites`
+            those of a datacenter.
         layers: function that returns a chunk's layers; None: the list of
             modules with the most parameters.
         operations: submodules of a layer by the plan's operations.
         own_activations: the stages recompute and offload by themselves.
         has_parts: the stages have split their parameters by themselves.
+        sites: process group of the ranks with the same shards, one of each
+            datacenter (hybrid sharding).
     """
 
     replicas: Any = None
@@ -42,6 +45,7 @@ class Features:
     operations: Mapping[str, str | Iterable[str]] | None = None
     own_activations: bool = False
     has_parts: bool = False
+    sites: Any = None
 
     def check(self, course: Course) -> None:
         """Raises if the runtime cannot run a plan with these arguments."""
@@ -53,6 +57,11 @@ class Features:
                 "group by group; pass the process group of the ranks with the "
                 "same chunks as `replicas` to longhaul.torch.PipelineRuntime"
             )
+        if self.sites is not None and (self.replicas is None or self.has_parts):
+            raise InvalidError(
+                "sites: needs `replicas`, the group over which a datacenter "
+                "shards parameters; Megatron-LM's chunks have no sites"
+            )
         if demands is None:
             return
         if self.replicas is not None:
@@ -61,11 +70,18 @@ class Features:
             _check_activations(course.name, demands)
 
     def _check_replicas(self, name: str, demands: Demands) -> None:
-        n = dist.get_world_size(self.replicas)
-        if n != demands.replicas:
+        n, wanted = dist.get_world_size(self.replicas), demands.replicas
+        if self.sites is not None and not demands.is_hybrid:
+            raise InvalidError(
+                f"{name}: layout.sharding: parameters are sharded over all "
+                "replicas; leave `sites` out"
+            )
+        if self.sites is not None:
+            wanted //= dist.get_world_size(self.sites)
+        if n != wanted:
             raise InvalidError(
                 f"{name}: layout.data is {demands.replicas}; the process group "
-                f"`replicas` has {n} ranks"
+                f"`replicas` has {n} ranks, and must have {wanted}"
             )
         if demands.zero is not None and demands.zero != 1:
             raise UnsupportedError(
@@ -73,19 +89,30 @@ class Features:
                 "elastic plans: leave `replicas` out, and wrap the stages in "
                 "DistributedDataParallel (0) or fully_shard (2 and 3)"
             )
-        for is_given, key, what in (
-            (
-                demands.expert > 1 and not self.has_parts,
-                "layout.expert",
-                "experts on several ranks",
-            ),
-            (demands.is_hybrid, "layout.sharding", "hybrid sharding"),
-        ):
-            if is_given:
-                raise UnsupportedError(
-                    f"{name}: {key}: `replicas` does not run {what}; use "
-                    "'longhaul train --device cpu', or plan without it"
-                )
+        if demands.expert > 1 and not self.has_parts:
+            raise UnsupportedError(
+                f"{name}: layout.expert: `replicas` does not run experts on "
+                "several ranks; use 'longhaul train --device cpu', or plan "
+                "without it"
+            )
+        if demands.has_leaders:
+            raise UnsupportedError(
+                f"{name}: layout.sharding: with `replicas` every rank reduces "
+                "its shard between datacenters; plan with layout.sharding: "
+                "hybrid"
+            )
+        if demands.is_hybrid and self.has_parts:
+            raise UnsupportedError(
+                f"{name}: layout.sharding: Megatron-LM's chunks are sharded "
+                "over all replicas; plan with layout.sharding: full"
+            )
+        if demands.is_hybrid and self.sites is None:
+            raise UnsupportedError(
+                f"{name}: layout.sharding: parameters are sharded within "
+                "datacenters; pass the process group of the ranks with the "
+                "same shards, one of each datacenter, as `sites` to "
+                "longhaul.torch.PipelineRuntime"
+            )
 
     def changes(self, course: Course) -> bool:
         """Tests whether the runtime changes a plan's layers."""
@@ -132,13 +159,18 @@ class Features:
             stage.stage_index: stage.parts
             if self.has_parts
             else parts_of(
-                course.pipeline, stage.submod, lambda _: self.replicas
+                course.pipeline,
+                stage.submod,
+                lambda _: self.replicas,
+                lambda *given: Part(*given, sites=self.sites),
             )
             for stage in stages
         }
         scale = 1.0
         if makes_means:
             n = dist.get_world_size(self.replicas)
+            if self.sites is not None:
+                n *= dist.get_world_size(self.sites)
             scale /= course.n_microbatches * n
         return Sharding(parts, scale)
 

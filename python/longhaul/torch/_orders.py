@@ -119,6 +119,7 @@ class Demands:
         offload: share of layers whose activations are offloaded.
         expert: expert-parallel degree.
         is_hybrid: state is sharded within datacenters.
+        has_leaders: one rank of each datacenter reduces the whole gradient.
     """
 
     replicas: int
@@ -128,6 +129,7 @@ class Demands:
     offload: float
     expert: int
     is_hybrid: bool
+    has_leaders: bool = False
 
 
 def _demands(plan: Any) -> Demands:
@@ -147,6 +149,7 @@ def _demands(plan: Any) -> Demands:
         best.layout.expert,
         best.layout.sharding
         in (lib.LH_SHARDING_HYBRID, lib.LH_SHARDING_HYBRID_LEADERS),
+        best.layout.sharding == lib.LH_SHARDING_HYBRID_LEADERS,
     )
 
 

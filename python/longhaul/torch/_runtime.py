@@ -99,6 +99,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         adapt: bool | Any = False,
         schedule_at: Mapping[int, Any] | None = None,
         replicas: Any = None,
+        sites: Any = None,
         layers: Callable[[torch.nn.Module], Sequence[Any]] | None = None,
         operations: Mapping[str, str | Iterable[str]] | None = None,
         own_activations: bool = False,
@@ -128,6 +129,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             replicas: process group of the ranks with the same chunks, over
                 which the runtime shards parameters as the plan says. None:
                 the stages' modules do it, for example by fully_shard.
+            sites: process group of the ranks with the same shards, one of each
+                datacenter: hybrid sharding over the `replicas` of one.
             layers: function that returns a chunk's layers, for recomputation
                 and offloading; None: the list of modules with the most
                 parameters.
@@ -147,17 +150,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._course = Course(what)
         self.device = stages[0].group_rank
         self._hosts = list(range(stages[0].group_size))
-        self._course.check_rank(
-            self.device,
-            stages[0].group_size,
-            [stage.stage_index for stage in stages],
-        )
+        chunks = [stage.stage_index for stage in stages]
+        self._course.check_rank(self.device, stages[0].group_size, chunks)
+        splits = hasattr(stages[0], "parts")
         features = Features(
-            replicas,
-            layers,
-            operations,
-            own_activations,
-            hasattr(stages[0], "parts"),
+            replicas, layers, operations, own_activations, splits, sites
         )
         features.check(self._course)
         self._features = features
@@ -765,8 +762,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._control = None
         self._close_ends(waits)
         self._host.close(waits)
-
-    # measurements
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last step as a longhaul trace, for `longhaul report

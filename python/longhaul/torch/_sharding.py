@@ -277,11 +277,14 @@ class Part:
         named: list[tuple[str, torch.nn.Parameter]],
         group: Any,
         grad_type: torch.dtype | None = None,
+        sites: Any = None,
     ) -> None:
         """Makes a part of named parameters; `grad_type`: data type of the
-        gradients, None: that of the parameters."""
+        gradients, None: that of the parameters. `sites`: ranks with the same
+        row in other groups of replicas (hybrid sharding); None: none."""
         self.level = level
         self._group = group
+        self._sites = sites
         self._n = dist.get_world_size(group)
         self._rank = dist.get_rank(group)
         self._named = named
@@ -457,12 +460,35 @@ class Part:
         work = dist.reduce_scatter_tensor(
             got, given, group=self._group, async_op=True
         )
+        return Scatter(work, got, self._sites, self.gradient[columns])
 
-        def complete() -> None:
-            work.wait()
-            self.gradient[columns] += got
 
-        return complete
+class Scatter:
+    """A reduce-scatter of gradients in flight, which an all-reduce over sites
+    follows with hybrid sharding."""
+
+    def __init__(
+        self, work: Any, got: torch.Tensor, sites: Any, gradient: torch.Tensor
+    ) -> None:
+        self._work, self._got, self._gradient = work, got, gradient
+        self._sites = sites
+        self.is_last = sites is None  # no collective is left to launch
+
+    def advance(self, waits: bool) -> bool:
+        """Launches the all-reduce once the reduce-scatter is complete; returns
+        whether it is launched."""
+        if not self.is_last and (waits or self._work.is_completed()):
+            self._work.wait()
+            self._work = dist.all_reduce(
+                self._got, group=self._sites, async_op=True
+            )
+            self.is_last = True
+        return self.is_last
+
+    def __call__(self) -> None:
+        """Adds the result to the gradient."""
+        self._work.wait()
+        self._gradient += self._got
 
 
 class Link:
@@ -496,6 +522,8 @@ class Sharding:
         self.exposed_ns = 0
         self.peak_bytes = 0
         self._flying: dict[Collective, tuple[list[Any], int]] = {}
+        # In the order in which all ranks launch their second collectives.
+        self._scatters: collections.deque[Scatter] = collections.deque()
 
     def shards(self) -> dict[str, torch.nn.Parameter]:
         """Returns this replica's part of each parameter, by chunk and name."""
@@ -519,6 +547,7 @@ class Sharding:
     def begin(self) -> None:
         self.exposed_ns = self.peak_bytes = 0
         self._flying.clear()
+        self._scatters.clear()
         for parts in self.parts.values():
             for part in parts:
                 part.gradient.zero_()
@@ -530,6 +559,7 @@ class Sharding:
 
     def before(self, key: Key) -> None:
         """Launches and completes the collectives of a pass that begins."""
+        self._advance(None)
         moment = self._steps.at.get(key)
         if moment is None:
             return
@@ -544,6 +574,7 @@ class Sharding:
         self._count()
 
     def after(self, key: Key) -> None:
+        self._advance(None)
         moment = self._steps.at.get(key)
         if moment is None:
             return
@@ -564,6 +595,14 @@ class Sharding:
             for parts in self.parts.values():
                 for part in parts:
                     part.gradient *= self.scale
+
+    def _advance(self, last: Scatter | None) -> None:
+        """Launches the all-reduces whose reduce-scatters are complete; waits
+        for those up to `last`."""
+        waits = last in self._scatters
+        while self._scatters and self._scatters[0].advance(waits):
+            if self._scatters.popleft() is last:
+                waits = False
 
     def _parts_of(self, key: Key) -> list[Part]:
         return self.parts[key[0] if key[0] >= 0 else -1 - key[0]]
@@ -593,12 +632,16 @@ class Sharding:
             if self.link
             else 0
         )
+        self._scatters.extend(
+            job for job in jobs if isinstance(job, Scatter) and not job.is_last
+        )
         self._flying[one] = jobs, arrival
 
     def _wait(self, one: Collective) -> None:
         jobs, arrival = self._flying.pop(one)
         begin = host_ns()
         for complete in jobs:
+            self._advance(complete)
             complete()
         if self.link is not None:
             while (left := arrival - host_ns()) > 0:
