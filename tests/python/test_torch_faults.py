@@ -83,6 +83,7 @@ def rails_job(rank, cases, act):
                    for stage in stages}
         made.append((losses, weights, runtime.path, runtime.notices))
         runtime.close()
+        runtime.close()  # does nothing
     return made
 
 

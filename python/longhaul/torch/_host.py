@@ -182,14 +182,29 @@ class RailMessages(HostMessages):
         )
         out = ffi.new("lh_transport **")
         _try(lib.lh_transport_join, asked, out)
-        # Freed by close() alone: threads may use it until then.
-        self._transport = out[0]
+        # Freed by close() alone, after the last call of a thread.
+        self._transport: Any = out[0]
+        self._calls = threading.Condition()
+        self._n_calls = 0
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        with self._calls:
+            if self._transport is None:
+                raise Error("the messages have ended")
+            transport = self._transport
+            self._n_calls += 1
+        try:
+            _try(function, transport, *arguments)
+        finally:
+            with self._calls:
+                self._n_calls -= 1
+                self._calls.notify_all()
 
     def send(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
         tensor = tensor.contiguous()
         size = tensor.numel() * tensor.element_size()
         data = ffi.cast("void *", tensor.data_ptr())
-        _try(lib.lh_transport_send, self._transport, rank, tag, data, size)
+        self._call(lib.lh_transport_send, rank, tag, data, size)
 
     def receive(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
         if not tensor.is_contiguous():
@@ -201,7 +216,7 @@ class RailMessages(HostMessages):
             return
         size = tensor.numel() * tensor.element_size()
         data = ffi.cast("void *", tensor.data_ptr())
-        _try(lib.lh_transport_receive, self._transport, rank, tag, size, data)
+        self._call(lib.lh_transport_receive, rank, tag, size, data)
 
     def begin_send(self, tensor: torch.Tensor, rank: int, tag: int) -> Any:
         if self._sender is None:
@@ -243,12 +258,17 @@ class RailMessages(HostMessages):
         return found
 
     def close(self, waits: bool) -> None:
-        if not waits:
-            lib.lh_transport_abort(self._transport, b"a step has failed")
+        if self._transport is None:
             return
-        if self._sender is not None:
+        if not waits:  # all waits end soon
+            lib.lh_transport_abort(self._transport, b"a step has failed")
+        elif self._sender is not None:
             self._sender.close(True)
-        lib.lh_transport_free(self._transport)
+        with self._calls:
+            ended, self._transport = self._transport, None
+            self._calls.wait_for(lambda: self._n_calls == 0)
+        # Delivers the reason of a failure before this process ends.
+        lib.lh_transport_free(ended)
 
 
 def messages_over(
