@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipemesh_models.h"
 
+#include <math.h>
+
 const pipemesh_model pipemesh_models[4] = {
     {"GPT-3 58B, 72 A100",
      LH_FAMILY_GPT3,
@@ -87,3 +89,16 @@ const pipemesh_model pipemesh_models[4] = {
       {"Fold3D", 8, 9117.8, 13900.9, 359.7, 632.1, 536.4, 29.1, 44.7, 2.2, 2.2,
        39.4, 31.6}}},
 };
+
+const pipemesh_gain pipemesh_gains[PIPEMESH_GAINS] = {
+    {"72 A100", 1.201},
+    {"96 V100, least of three models", 1.236},
+    {"96 V100, largest of three models", 1.338}};
+
+double pipemesh_find_gain(int k, const double ratios[4])
+{
+    const double least = fmin(ratios[1], fmin(ratios[2], ratios[3]));
+    const double most = fmax(ratios[1], fmax(ratios[2], ratios[3]));
+
+    return k == 0 ? ratios[0] : k == 1 ? least : most;
+}

@@ -29,4 +29,18 @@ typedef struct pipemesh_model {
 
 extern const pipemesh_model pipemesh_models[4];
 
+/* Throughput over Megatron's, by the paper's text: one of a cluster's models.
+ */
+typedef struct pipemesh_gain {
+    const char *subject;
+    double published; /* ratio */
+} pipemesh_gain;
+
+enum { PIPEMESH_GAINS = 3 };
+
+extern const pipemesh_gain pipemesh_gains[PIPEMESH_GAINS];
+
+/* Returns the computed ratio of gain `k`, from the ratios of all models. */
+double pipemesh_find_gain(int k, const double ratios[4]);
+
 #endif

@@ -30,7 +30,8 @@ void pipemesh_write_report(lh_report *report, const char *path);
 void pipemesh_claim(const char *where, const char *subject, const char *what,
                     double value, double published, int digits,
                     const char *unit, score_class as, const char *why);
-/* The same for a share in percent that the paper gives as above a limit. */
+/* The same for a share in percent that the paper gives as above a limit, from
+ * cells that are counted already. */
 void pipemesh_claim_above(const char *where, const char *subject,
                           const char *what, double value, double limit,
                           const char *why);
