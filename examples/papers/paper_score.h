@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts a page's rows by how much they say about the model: the rule is the
- * same on every page of docs/papers. */
+/* Counts a page's rows by their evidence for the model. Each program states the
+ * classes of its rows; the rule that makes rows trivial is the same on every
+ * page of docs/papers. */
 #ifndef PAPER_SCORE_H
 #define PAPER_SCORE_H
 
@@ -16,9 +17,13 @@ typedef enum score_class {
      * time within 10 % of the time without the effect, a direction with which 1
      * agrees, or a published range wider than a factor of 1.5. */
     SCORE_TRIVIAL,
-    SCORE_FITTED,  /* a constant of the row was chosen to match results */
-    SCORE_GIVEN,   /* follows from inputs of the row: an identity */
-    SCORE_VARIANT, /* another assumption for a row that is counted already */
+    /* A constant of the row was chosen to match this number, or another point
+     * of its curve. */
+    SCORE_FITTED,
+    SCORE_GIVEN, /* follows from inputs of the row: an identity */
+    /* Another assumption for a row that is counted already, or arithmetic on
+     * counted rows. */
+    SCORE_VARIANT,
     SCORE_NOT_RUN, /* not computed: counts as not as in the paper */
     SCORE_CLASSES
 } score_class;
