@@ -96,7 +96,8 @@ double across_fsdp_by_run_seconds(const workload *w, const crossing *c,
 /* The planner's best plan: seconds per iteration, and its layout. */
 typedef struct across_plan {
     double seconds;
-    uint32_t pipeline, data;
+    uint32_t pipeline, data, chunks;        /* chunks per device */
+    uint32_t microbatch_size, microbatches; /* per replica */
     bool pipeline_out;
 } across_plan;
 

@@ -85,7 +85,7 @@ static void add_dense(const value_sink *a)
 /* Adds table 2's mixture-of-experts rows. */
 static void add_experts(const value_sink *a)
 {
-    static const double overs[] = {4.0 / 3, 8, 16};
+    static const double overs[] = {4.0 / 3, 4, 8, 16};
     const uint32_t n = across_readings_of_batch[0].mixture;
     workload w = across_moe_40b(128, n), few = across_moe_40b(16, n);
     double many = 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us);
@@ -367,6 +367,8 @@ void across_add_100k(across_add_value add_value, void *to, const char *name,
     add(&a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
     add(&a, flat_ring_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
     add(&a, g.latency[PIPELINE_OUT], "12", "A1 PP 1000 us", 0);
+    add(&a, g.latency[PIPELINE_OUT] / g.latency[DATA_OUT], "12",
+        "A1 growth PP by DP", 0);
     for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
         growth p = find_growth(known, compared[i][0], make);
         growth q = find_growth(known, compared[i][1], make);
@@ -465,6 +467,15 @@ static void add_spraying(const value_sink *a)
                                            us),
                 "20", four ? "4 pairs us" : "1 pair us", us);
         }
+
+    /* The window of 2 MB does not limit 64 queue pairs. */
+    add(a,
+        seconds_with_link_keys("load_balancing: spray, queue_pairs: 3",
+                               default_oversubscription, default_latency_us) /
+            seconds_with_link_keys("load_balancing: spray, queue_pairs: 64",
+                                   default_oversubscription,
+                                   default_latency_us),
+        "20", "3 pairs by unlimited us", default_latency_us);
 }
 
 static void add_congestion(const value_sink *a)

@@ -580,11 +580,15 @@ across_plan across_best_plan(const workload *w, const topology *on,
     lh_plan *plan =
         search_layouts(w, on, c, layout, LH_PARTITION_HILL_CLIMBING);
     const lh_layout *best = &plan->best.layout;
-    const across_plan found = {.seconds = (double)plan->best.iteration_ns / 1e9,
-                               .pipeline = best->pipeline,
-                               .data = best->data,
-                               .pipeline_out =
-                                   best->outermost == LH_OUTERMOST_PIPELINE};
+    const across_plan found = {
+        .seconds = (double)plan->best.iteration_ns / 1e9,
+        .pipeline = best->pipeline,
+        .data = best->data,
+        .chunks = best->chunks_per_device,
+        .microbatch_size = best->micro_batch,
+        .microbatches = w->microbatch_size * w->microbatches * w->data /
+                        (best->data * best->micro_batch),
+        .pipeline_out = best->outermost == LH_OUTERMOST_PIPELINE};
 
     lh_plan_free(plan);
     return found;

@@ -68,15 +68,42 @@ static void add(across_add_value how, void *to, const char *figure,
     how(to, key, value);
 }
 
-/* Adds the rows for 64 GPUs per building; "largest" is over both
+/* Returns the mean number of layers of a plan's chunks. */
+static double layers_per_chunk(const workload *w, uint32_t pipeline,
+                               uint32_t chunks)
+{
+    return (double)w->layers / (pipeline * chunks);
+}
+
+/* Adds the causes that the paper names: the best plan's batches, chunks and
+ * placement by those of production. */
+static void add_causes(across_add_value how, void *to, const char *figure,
+                       const workload *w, const across_plan *best, double ratio)
+{
+    if (w->expert > 1)
+        add(how, to, figure, "microbatches by production 1:", ratio,
+            (double)best->microbatches / w->microbatches);
+    else
+        add(how, to, figure, "microbatch size by production 1:", ratio,
+            (double)best->microbatch_size / w->microbatch_size);
+    add(how, to, figure, "layers per chunk by production 1:", ratio,
+        layers_per_chunk(w, best->pipeline, best->chunks) /
+            layers_per_chunk(w, w->pipeline, w->chunks));
+}
+
+/* Adds the rows for 64 GPUs per building; "largest" is over all
  * oversubscriptions. */
 static void add_testbed(across_add_value how, void *to, const char *figure,
                         const workload *w, double least)
 {
+    const double overs[] = {least, 4, 8, 16};
+    enum { N_OVERS = sizeof overs / sizeof *overs };
+    bool placements[2] = {false, false};
     double most = 0;
 
-    for (int far = 0; far < 2; far++) {
-        double over = far ? 16 : least;
+    for (int i = 0; i < N_OVERS; i++) {
+        const bool far = i == N_OVERS - 1;
+        const double over = overs[i];
         const found f = find(w, NULL, over, 50);
         const double ratio = round(over);
 
@@ -86,10 +113,13 @@ static void add_testbed(across_add_value how, void *to, const char *figure,
             f.production / f.sailor);
         add(how, to, figure, "sailor by best 1:", ratio, f.sailor / f.best);
         most = fmax(most, f.sailor / f.best);
+        placements[f.best_plan.pipeline_out] = true;
+        if (far)
+            add_causes(how, to, figure, w, &f.best_plan, ratio);
         if (w->expert == 1 && far)
             add(how, to, figure, "sailor stages 1:", ratio,
                 f.sailor_plan.pipeline);
-        if (w->expert > 1) {
+        if (w->expert > 1 && (i == 0 || far)) {
             const crossing c = data_out(over, 50);
             const double without =
                 across_best_seconds(w, NULL, &c, SAILOR ", expert: 1");
@@ -101,7 +131,9 @@ static void add_testbed(across_add_value how, void *to, const char *figure,
                 without / f.best);
         }
     }
-    add(how, to, figure, "sailor by best largest of", 2, most);
+    add(how, to, figure, "sailor by best largest of", N_OVERS, most);
+    add(how, to, figure, "placements of", N_OVERS,
+        placements[DATA_OUT] + placements[PIPELINE_OUT]);
 }
 
 /* Adds figure 24 at 1:16 with FSDP that gathers and reduces for each pass. */
