@@ -127,7 +127,7 @@ bool score_parse(const char *name, score_class *out)
 
 void score_print_head(FILE *to)
 {
-    fputs("| where | claimed | run | paper | here | apart | class | why |\n"
+    fputs("| where | claimed | run | paper | longhaul | difference | class | why |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
 }
@@ -157,7 +157,7 @@ void score_print_line(score *s, const score_line *l, FILE *to)
         fprintf(to, " %+.1f %% |", 100 * score_error(&l->row));
     else
         fprintf(to, " %s |",
-                score_agrees(&l->row) ? "as there" : "not as there");
+                score_agrees(&l->row) ? "agrees" : "differs");
     fprintf(to, " %s | %s |\n", names[c], l->why);
 }
 

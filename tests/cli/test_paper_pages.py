@@ -7,7 +7,7 @@ import re
 from harness import ROOT, check, finish, test
 
 FOLDER = ROOT / "docs/papers"
-HEAD = "| where | claimed | run | paper | here | apart | class | why |"
+HEAD = "| where | claimed | run | paper | longhaul | difference | class | why |"
 COUNTS = ("| rows | numbers within 5 % | mean error | "
           "directions as in the paper |")
 CLASSES = ("informative", "trivial", "fitted", "given", "variant", "not run")
@@ -34,7 +34,7 @@ def count(rows):
         own = [r for r in rows if r[6] == name]
         numbers = [abs(float(r[5].rstrip(" %"))) for r in own if "%" in r[5]]
         # A claim that was not run is never as in the paper.
-        right = [r[5] == "as there" for r in own if "%" not in r[5]]
+        right = [r[5] == "agrees" for r in own if "%" not in r[5]]
         if own:
             found[name] = [
                 f"{sum(n <= 5 for n in numbers)} of {len(numbers)}"
@@ -45,7 +45,7 @@ def count(rows):
 
 
 def agrees(row):
-    return row[5] == "as there" or ("%" in row[5] and
+    return row[5] == "agrees" or ("%" in row[5] and
                                     abs(float(row[5].rstrip(" %"))) <= 5)
 
 
@@ -130,7 +130,7 @@ def ranges_for_words_have_no_tolerance():
             if " to " in r[3] and "%" not in r[5] and r[6] != "not run":
                 low, high = map(float, r[3].split(" to "))
                 inside = low - 1e-3 < float(r[4]) < high + 1e-3
-                check(inside == (r[5] == "as there"), r)
+                check(inside == (r[5] == "agrees"), r)
                 check(not inside or r[6] != "informative", r)
 
 
@@ -169,8 +169,8 @@ def pages_give_their_command():
         check(re.search(r"^    ninja -C build (\S+)\n    build/", start, re.M)
               and f"docs/papers/{name}.md" in start, f"{name}: no command")
         for rows in tables(text, HEAD):
-            for where, claimed, run, paper, here, apart, kind, _ in rows:
-                check(where and claimed and run and paper and here and apart
+            for where, claimed, run, paper, ours, difference, kind, _ in rows:
+                check(where and claimed and run and paper and ours and difference
                       and kind in CLASSES, (name, where, claimed))
 
 
