@@ -267,11 +267,15 @@ static void print_next(cli *c, const lh_size_options *o,
 {
     const lh_size *best = &r->cheapest;
     char how[AMOUNT_TEXT * 2] = "";
-    if (o->deadline_s > 0 && best->between_usd > 0)
-        snprintf(how, sizeof how, " --objective cost --max-iteration %.9gs",
-                 1e-9 * floor(fmax((double)best->iteration_ns,
-                                   (double)best->iteration_ns * o->deadline_s /
-                                       best->train_s)));
+    if (o->deadline_s > 0 && best->between_usd > 0) {
+        const double most_ns =
+            fmax((double)best->iteration_ns,
+                 (double)best->iteration_ns * o->deadline_s / best->train_s);
+        const int64_t ns = (int64_t)fmin(most_ns, 1e18);
+        snprintf(how, sizeof how,
+                 " --objective cost --max-iteration %" PRId64 ".%09" PRId64 "s",
+                 ns / 1000000000, ns % 1000000000);
+    }
     cli_print(c,
               "\nnext          longhaul plan %s%s (searches longer, and may "
               "find a %s)\n",

@@ -115,6 +115,19 @@ static double get_capacity(const lh_packet_link *link)
     return link->load.line_bytes_per_s / link->load.oversubscription;
 }
 
+/* Range of the mean time between two messages of another job's GPU, in ns:
+ * times are whole ns, and 40 times the mean must fit 64 bits of ps. */
+static const double LEAST_INTERVAL_NS = 100, MOST_INTERVAL_NS = 1e14;
+
+/* Returns the mean time between two messages of another job's GPU, in ns. */
+static double compute_interval(const lh_packet_link *link)
+{
+    const double bytes =
+        link->other_bytes > 0 ? link->other_bytes : link->load.message_bytes;
+    return bytes * link->other_gpus * 1e9 /
+           (link->other_load * get_capacity(link));
+}
+
 /* Fails with LH_EINVAL if other jobs cannot be simulated. */
 static lh_status check_other_jobs(const lh_packet_link *link, lh_error *err)
 {
@@ -132,7 +145,15 @@ static lh_status check_other_jobs(const lh_packet_link *link, lh_error *err)
                         "other_load: %u GPUs with %g bytes/s cannot offer %g "
                         "bytes/s",
                         link->other_gpus, interface, offered);
-    return LH_OK;
+    const double every_ns = compute_interval(link);
+    if (link->other_load > 0 &&
+        !(every_ns >= LEAST_INTERVAL_NS && every_ns <= MOST_INTERVAL_NS))
+        return lhi_fail(err, LH_EINVAL,
+                        "other_bytes, other_load: a GPU would send a message "
+                        "every %g ns; it must be %g to %g ns",
+                        every_ns, LEAST_INTERVAL_NS, MOST_INTERVAL_NS);
+    return check_range(link->load.senders + (double)link->other_gpus, 1,
+                       MOST_SENDERS, "senders and other_gpus together", err);
 }
 
 /* Fails with LH_EINVAL if the queue's buffer is smaller than a packet, or if a
@@ -368,8 +389,7 @@ static lhi_other_jobs make_other_jobs(const link_run *r)
         1 + (s->fec_parity > 0 ? (double)s->fec_parity / s->fec_data : 0);
     double every_ns = 0;
     if (link->other_load > 0)
-        every_ns = fmax(1, bytes * link->other_gpus * 1e9 /
-                               (link->other_load * get_capacity(link)));
+        every_ns = compute_interval(link);
     else
         bytes = MOST_PACKETS / 2 / all * LH_PACKET_BYTES * r->queue_pairs;
     return (lhi_other_jobs){.gpus = r->others,

@@ -40,7 +40,8 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     lh_error why;
     if (status == LH_OK || status == LH_ECANCELED)
         return status;
-    lhi_fail(&why, status, "%s", lhi_net_failure(net));
+    const char *failure = lhi_net_failure(net);
+    lhi_fail(&why, status, "%s", failure ? failure : "a rank has failed");
     if (lhi_net_lost_rank(net) != LHI_NET_NO_RANK)
         lhi_job_add_last_checkpoint(job, &why);
     exit_with_message(job, lhi_net_is_reporter(net) ? why.text : NULL);

@@ -8,7 +8,11 @@
 
 #include <longhaul/experimental/transport.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
+
+/* A year: the sum with the present time fits. */
+static const int64_t MOST_NS = INT64_C(31536000000000000);
 
 struct lh_transport {
     lhi_net *net;
@@ -29,7 +33,14 @@ lh_status lh_transport_join(const lh_transport_options *options,
                         LHI_SECRET_MIN_BYTES);
     if (!o.job || !o.port)
         return lhi_fail(err, LH_EINVAL, "%s: missing", o.job ? "port" : "job");
-    if (o.n_rails > LHI_MAX_RAILS || (o.n_rails && !o.rails))
+    if (o.join_ns < 0 || o.join_ns > MOST_NS || o.silence_ns < 0 ||
+        o.silence_ns > MOST_NS)
+        return lhi_fail(err, LH_EINVAL,
+                        "join_ns, silence_ns: must be from 0 to %" PRId64,
+                        MOST_NS);
+    if (o.n_rails && !o.rails)
+        return lhi_fail(err, LH_EINVAL, "rails: missing");
+    if (o.n_rails > LHI_MAX_RAILS)
         return lhi_fail(err, LH_EINVAL, "rails: at most %d, here %u",
                         LHI_MAX_RAILS, o.n_rails);
     const lhi_tcp_options tcp = {
