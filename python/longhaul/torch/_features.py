@@ -76,12 +76,13 @@ class Features:
                 f"{name}: layout.sharding: parameters are sharded over all "
                 "replicas; leave `sites` out"
             )
-        if self.sites is not None:
-            wanted //= dist.get_world_size(self.sites)
-        if n != wanted:
+        sites = 1 if self.sites is None else dist.get_world_size(self.sites)
+        if n * sites != wanted:
             raise InvalidError(
-                f"{name}: layout.data is {demands.replicas}; the process group "
-                f"`replicas` has {n} ranks, and must have {wanted}"
+                f"{name}: layout.data is {wanted}; the process group `replicas` "
+                f"has {n} ranks"
+                + (f", and `sites` {sites}: " if sites > 1 else ": ")
+                + f"the product must be {wanted}"
             )
         if demands.zero is not None and demands.zero != 1:
             raise UnsupportedError(

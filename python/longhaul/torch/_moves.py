@@ -204,8 +204,11 @@ def exchange(
         except UnsupportedError as error:  # the other ranks have to know
             wrong = str(error)
     groups = 0 if optimizer is None else len(optimizer.param_groups)
-    told = ranks.host.all_gather_object((groups, wrong))
-    check_agreed([n for n, _ in told], [text for _, text in told])
+    told = ranks.host.all_gather_object((groups, wrong, list(members)))
+    check_agreed([n for n, _, _ in told], [text for _, text, _ in told])
+    pipeline = [one for _, _, one in told if dist.get_rank() in one]
+    if any(one != list(members) for one in pipeline):
+        raise InvalidError("move_hosts: the hosts differ between ranks")
     after: dict[int, nn.Module] = {}
     mine = dist.get_rank()
     for chunk, device in enumerate(ranks.places):  # one at a time, on all ranks

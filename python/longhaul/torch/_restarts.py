@@ -33,7 +33,8 @@ from ._runtime import PipelineRuntime
 _DATA_TAG = 7  # below the tags of messages between passes
 _PART_BYTES = 8
 _N_STATES = 2
-_NAME = re.compile("longhaul" + 7 * r"-(\d+)")
+# Owner and local rank; of a whole state also its step and part.
+_NAME = re.compile("longhaul" + 5 * r"-(\d+)" + r"(?:-(\d+)-(\d+))?")
 
 
 def _start_of(process: int) -> int | None:
@@ -67,8 +68,8 @@ class _Files:
         for path in self._folder.glob(f"longhaul-{os.getuid()}-*"):
             name = _NAME.fullmatch(path.name)
             with contextlib.suppress(FileNotFoundError):
-                if name and path.stat().st_uid == os.getuid():
-                    yield path, tuple(int(word) for word in name.groups(""))
+                if name and path.lstat().st_uid == os.getuid():
+                    yield path, tuple(map(int, filter(None, name.groups())))
 
     def _remove_ended(self) -> None:
         """Removes states whose agent has ended, and those that this rank was
@@ -87,25 +88,28 @@ class _Files:
             (
                 (key[5], key[6], path)
                 for path, key in self._found()
-                if key[:5] == self._mine
+                if len(key) == 7 and key[:5] == self._mine
             ),
             reverse=True,
         )
 
     def write(
         self, step: int, part: int, save: Callable[[BinaryIO], object]
-    ) -> None:
-        """Keeps a state, and the newest one of another step. When a rank
-        stores a state, all ranks have the one before."""
+    ) -> pathlib.Path:
+        """Keeps a state, which only this user can read, and the newest one of
+        another step; returns the state's file. When a rank stores a state, all
+        ranks have the one before."""
         others = [one for one in self.kept() if one[0] != step]
         for _, _, path in others[_N_STATES - 1 :]:
             path.unlink(missing_ok=True)
         new = self._new()
         path = new.with_name(f"{new.name}-{step}-{part}")
         try:
-            with new.open("wb") as file:
+            new.unlink(missing_ok=True)
+            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(made, "wb") as file:
                 save(file)
-            new.replace(path)
+            return new.replace(path)
         except OSError as error:
             new.unlink(missing_ok=True)
             raise FileError(
@@ -188,14 +192,18 @@ class MemoryCheckpoint:
         try_call(lib.lh_restart_choose, len(told), ranks, step, donors)
         is_restored = donors[0] < len(told)
         got = self._exchanged(step[0], list(donors)) if is_restored else None
+        written = None
+        if got is not None:
+            data = memoryview(got.numpy())
+            written = self._files.write(
+                step[0], self._part(), lambda file: file.write(data)
+            )
         for number, _, path in kept:
-            if not is_restored or got is not None or number > step[0]:
+            is_old = got is not None or number > step[0]
+            if path != written and (not is_restored or is_old):
                 path.unlink(missing_ok=True)
         if not is_restored:
             return None
-        if got is not None:
-            data = memoryview(got.numpy())
-            self._files.write(step[0], self._part(), lambda f: f.write(data))
         self._load(self._files.kept()[0][2])
         self._runtime.resume(step[0])
         return int(step[0])
@@ -255,12 +263,23 @@ class MemoryCheckpoint:
 
     def _part(self) -> int:
         """Returns a number above 0 for the part of the model that this rank
-        stores."""
+        stores, and the order of its parameters in optimizers, which load their
+        states by it."""
         sharding = self._runtime.sharding
         features = self._runtime._features
         share = None
         if sharding is not None:
             share = dist.get_rank(features.replicas)
+        names = {
+            id(p): (stage.stage_index, name)
+            for stage in self._runtime._stages
+            for name, p in stage.submod.named_parameters()
+        }
+        order = [
+            [names.get(id(p)) for p in group["params"]]
+            for one in self._objects
+            for group in getattr(one, "param_groups", [])
+        ]
         text = repr(
             [
                 (chunk, name, tuple(t.shape), str(t.dtype), share)
@@ -268,6 +287,7 @@ class MemoryCheckpoint:
                 for name, t in tensors.items()
                 if isinstance(t, torch.Tensor)
             ]
+            + order
         )
         made = hashlib.blake2b(text.encode(), digest_size=_PART_BYTES).digest()
         return int.from_bytes(made, "little") | 1

@@ -708,10 +708,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._control is not None
             or self.sharding is not None
             or self._features.changes(self._course)
+            or not all(isinstance(s, PipelineStage) for s in self._stages)
         ):
             raise UnsupportedError(
-                "move_hosts: the runtime adapts, shards parameters, or "
-                "recomputes or offloads activations, on the plan's hosts"
+                "move_hosts: the runtime adapts, shards parameters, changes "
+                "activations, or runs the stages of another program"
             )
         _moves.check_hosts(hosts, len(self._hosts))
         members = [self._ranks[host] for host in hosts]
@@ -725,7 +726,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             ),
         )
         self._close_ends(True)
-        self._hosts, self._members = list(hosts), members
+        self._hosts, self._members, self._is_measured = [*hosts], members, False
         self.device = self._hosts.index(first.group_rank)
         self._receivers.clear()
         stages = [

@@ -291,6 +291,10 @@ class Part:
         size = sum(p.numel() for _, p in named)
         self._columns = -(-size // self._n)
         first = named[0][1]
+        if sites is not None:
+            # NCCL connects the sites here, not within a step, where this would
+            # block ranks that wait for messages of each other.
+            dist.all_reduce(first.new_zeros(1), group=sites)
         self._flat = first.new_zeros(self._n * self._columns)
         self._bytes = self._flat.untyped_storage().nbytes()
         at = 0
