@@ -18,7 +18,8 @@ enum {
     N_CHAINS
 };
 
-/* Largest number of states of a device that are visited. */
+/* Largest number of states of a device that are visited, and of pairs of its
+ * passes. */
 static const double most_states = 1e9;
 
 /* All passes of one kind on the device. */
@@ -284,7 +285,7 @@ lh_status lhi_verify_check_pass_kinds(lhi_verify_model *claim, uint32_t m,
     const uint32_t n = machine->n_ops;
     chain chains[N_CHAINS] = {{0}};
     *refuted = false;
-    if ((double)n * n * n / 27 > most_states)
+    if ((double)n * n > most_states) /* steps of a round in the windows */
         return LH_OK;
     int64_t *times = LHI_NEW(claim->mem, int64_t, 2 * N_CHAINS * (size_t)n);
     if (!times)
@@ -295,7 +296,12 @@ lh_status lhi_verify_check_pass_kinds(lhi_verify_model *claim, uint32_t m,
         chains[k].per = 1;
     }
     LHI_TRY(tighten_windows(claim, deadline, refuted, err));
-    return *refuted || !merge_rows(claim, machine, chains)
+    if (*refuted || !merge_rows(claim, machine, chains))
+        return LH_OK;
+    double states = 1;
+    for (size_t k = 0; k < N_CHAINS; k++)
+        states *= (double)chains[k].n + 1;
+    return states > most_states
                ? LH_OK
                : check_states(claim, machine, chains, refuted, err);
 }
