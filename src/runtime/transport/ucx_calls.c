@@ -50,6 +50,11 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
         status = lhi_ucx_check_status(
             call, call->config_modify(config, "NET_DEVICES", "lo"),
             "be restricted to loopback", err);
+    /* UCX 1.13 aborts if it polls two events of one peer over TCP at a time and
+     * the first, the peer's end, closes the connection of the second. A version
+     * without this setting polls as it does by default. */
+    if (status == LH_OK && !getenv("UCX_TCP_MAX_POLL"))
+        (void)call->config_modify(config, "MAX_POLL", "1");
     /* Receives are posted before the bytes are sent, so UCX needs no
      * rendezvous. */
     if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
