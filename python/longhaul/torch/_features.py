@@ -79,8 +79,8 @@ class Features:
         sites = 1 if self.sites is None else dist.get_world_size(self.sites)
         if n * sites != wanted:
             raise InvalidError(
-                f"{name}: layout.data is {wanted}; the process group `replicas` "
-                f"has {n} ranks"
+                f"{name}: layout.data is {wanted}; the process group "
+                f"`replicas` has {n} ranks"
                 + (f", and `sites` {sites}: " if sites > 1 else ": ")
                 + f"the product must be {wanted}"
             )
