@@ -630,9 +630,15 @@ static void public_messages(void)
 
 static void public_errors(void)
 {
-    static const char *const texts[] = {"rank 2 of 2",      "secret: must have",
-                                        "port: missing",    "job: missing",
-                                        "rails: at most 8", "no such thing"};
+    static const char *const texts[] = {"rank 2 of 2",
+                                        "secret: must have",
+                                        "port: missing",
+                                        "job: missing",
+                                        "rails: at most 8",
+                                        "no such thing",
+                                        "join_ns, silence_ns: must be from 0",
+                                        "join_ns, silence_ns: must be from 0",
+                                        "rails: missing"};
     static const char *const unknown[] = {"no such thing"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         lh_transport_options o = public_options(free_port(), 0);
@@ -645,6 +651,10 @@ static void public_errors(void)
         o.job = i == 3 ? NULL : o.job;
         o.n_rails = i == 4 ? 9 : i == 5 ? 1 : 2;
         o.rails = i == 5 ? unknown : o.rails;
+        o.join_ns = i == 6 ? -1 : o.join_ns;
+        o.silence_ns = i == 7 ? INT64_MAX : o.silence_ns;
+        if (i == 8)
+            o.rails = NULL;
         CHECK(lh_transport_join(&o, &t, &err) != LH_OK);
         CHECK_HAS(err.text, texts[i]);
         CHECK(t == (lh_transport *)&o);
