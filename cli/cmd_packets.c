@@ -445,6 +445,12 @@ static void add_settings(json_t *object, const lh_packet_link *l)
                         json_string(packets_flow_controls[l->pauses]));
     json_object_set_new(object, "traffic",
                         json_string(lh_packet_traffic_name(l->traffic)));
+    json_object_set_new(object, "failed_paths", json_integer(l->failed_paths));
+    json_object_set_new(object, "failure_ns", json_integer(l->failure_ns));
+    json_object_set_new(object, "reroute_ns", json_integer(l->reroute_ns));
+    json_object_set_new(object, "other_gpus", json_integer(l->other_gpus));
+    json_object_set_new(object, "other_load", json_real(l->other_load));
+    json_object_set_new(object, "other_bytes", json_real(l->other_bytes));
 }
 
 /* Adds the simulated times and packet counts of a table row to its JSON object.

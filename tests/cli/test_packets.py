@@ -64,6 +64,10 @@ def every_option_changes_the_result():
         check([row["mean_ns"], row["sent"], row["acks"]] !=
               [plain["mean_ns"], plain["sent"], plain["acks"]],
               f"{option} changes nothing")
+        named = dict(zip(option[::2], option[1::2]))
+        check(row["failed_paths"] == int(named.get("--failed", 0)) and
+              row["other_gpus"] == int(named.get("--other-gpus", 0)) and
+              row["other_load"] == float(named.get("--other-load", 0)), row)
     near = ["packets", "--gbps", "100", "--latency", "50us", "--message",
             "4MB", "--senders", "3", "--interface-gbps", "100", "--control",
             "none,delay"]
@@ -150,6 +154,14 @@ def invalid_values_are_rejected():
                            "5XB"], 2, err="--other-message: '5XB' is not a value such as 1MB")
     case("slow interfaces", [*LINK, "--interface-gbps", "10", "--other-gpus", "2", "--other-load",
                              "0.5"], 1, err="other_load: 2 GPUs with .* cannot offer")
+    case("frequent messages", [*LINK, "--other-gpus", "2", "--other-load", "0.5",
+                               "--other-message", "100B"], 1,
+         err="a GPU would send a message every 32 ns; it must be 100 to 1e.14 ns")
+    case("rare messages", [*LINK, "--other-gpus", "2", "--other-load", "1e-12",
+                           "--other-message", "1GB"], 1,
+         err="a GPU would send a message every 1.6e.20 ns")
+    case("many GPUs", [*LINK, "--senders", "4096", "--other-gpus", "1"], 1,
+         err="senders and other_gpus together: ")
     case("reroute", [*LINK, "--paths", "2", "--reroute", "1ms"], 2, err="--reroute requires --failed")
     many = ",".join(str(n) for n in range(1, 60))
     case("many", [*LINK, "--senders", many, "--paths", many, "--queue-pairs",

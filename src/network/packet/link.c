@@ -95,6 +95,9 @@ static lh_status check_failure(const lh_packet_link *link, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "failed_paths: %u is not less than the %u paths",
                         link->failed_paths, paths);
+    if (!link->failed_paths && (link->failure_ns || link->reroute_ns))
+        return lhi_fail(err, LH_EINVAL,
+                        "failure_ns, reroute_ns: need failed_paths");
     if (link->failed_paths > 0 && link->pauses)
         return lhi_fail(err, LH_EINVAL,
                         "failed_paths: pauses of a failed path would have no "
@@ -751,12 +754,11 @@ lhi_packet_link_sample(const lh_packet_link *link, uint64_t seed,
     return LH_OK;
 }
 
-/* Validates and simulates one link with all seeds. LH_EINVAL: a value is out of
- * range, or too many messages or queue pairs. */
+/* Simulates one valid link with all seeds. LH_EINVAL: too many messages or
+ * queue pairs. */
 static lh_status simulate_link(const lh_packet_link *link, seed_runs *s,
                                lh_packet_result *out, lh_error *err)
 {
-    LHI_TRY(lhi_packet_link_check(link, err));
     LHI_TRY(begin_run(link, &s->base, err));
     s->n_messages = link->traffic == LH_TRAFFIC_MESSAGES
                         ? s->base.senders * s->base.messages
@@ -781,6 +783,8 @@ lh_status lh_packets_simulate_links(const lh_packet_link *links, uint32_t n,
     seed_runs s = {.run = &mine, .n_seeds = mine.n_seeds ? mine.n_seeds : 1};
     s.total = n * s.n_seeds;
     atomic_init(&s.stops, false);
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(lhi_packet_link_check(&links[i], err));
     for (uint32_t i = 0; i < n; i++) {
         s.done = i * s.n_seeds;
         s.n_done = 0;
