@@ -3,17 +3,22 @@
 """Mutation testing: changes one operator, number or statement of the source at a
 time, and counts the mutants that some test notices.
 
-    mutate-source.py BUILD [--count N] [--seed N] [--only FOLDER]
+    mutate-source.py BUILD [--sanitized BUILD] [--coverage BUILD]
+                     [--count N] [--seed N] [--only FOLDER]
 
 BUILD is a configured build folder of a clean checkout that nobody else uses:
 the program edits the source in place and restores it. For each mutant it builds
-and runs the test programs of the folder, one after the other, until one fails. It prints a line
-for each survivor (file, line, change), and at the end the share of noticed
-mutants per folder. Mutants that do not compile, and mutants that change no
-object code, are drawn again. Same seed, same mutants. --count 0 only checks that
-the tests listed here exist.
+and runs the test programs of the folder, one after the other, until one fails;
+with --sanitized, then those of a build with sanitizers, which detect leaks and
+accesses beyond an array. With --coverage, a build with -Db_coverage=true, it
+runs only tests that run the changed line, fastest first, or all tests if none
+does. It prints a line for each undetected mutant (file, line, change), and at
+the end the share of detected mutants per folder. Mutants that do not compile,
+and mutants that change no object code, are drawn again. Same seed, same mutants.
+--count 0 only checks that the tests listed here exist.
 """
 import argparse
+import collections
 import hashlib
 import json
 import os
@@ -23,6 +28,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -121,37 +128,93 @@ def run(*command, cwd=ROOT, env=None, seconds=600):
         return False
 
 
+class Build:
+    """A build folder and its tests."""
+
+    def __init__(self, path):
+        self.path = str(pathlib.Path(path).resolve())
+        self.tests = {test["name"]: test for test in json.loads(
+            subprocess.check_output(
+                ["meson", "introspect", "--tests", self.path]))}
+
+    def builds(self, names):
+        return run("ninja", "-C", self.path, *sorted(
+            {part.removeprefix(self.path + "/") for n in names
+             for part in self.tests[n]["cmd"]
+             if part.startswith(self.path + "/")}))
+
+    def passes(self, name, env=None):
+        """Builds one test and runs it."""
+        test = self.tests[name]
+        return self.builds([name]) and run(
+            *test["cmd"], cwd=test["workdir"] or self.path,
+            env={**os.environ, **test["env"], **(env or {})},
+            seconds=test["timeout"])
+
+
+class Coverage:
+    """The lines that each test runs, by gcov, and the test's duration."""
+
+    def __init__(self, path):
+        self.build, self.seconds = Build(path), {}
+        self.runs = collections.defaultdict(set)  # tests, by file and line
+
+    def measure(self, name, folder):
+        """Runs a test and adds its lines within a folder of the source."""
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as made:
+            self.build.passes(name, {"GCOV_PREFIX": made,
+                                     "GCOV_ERROR_FILE": os.devnull})
+            self.seconds[name] = time.monotonic() - begin
+            prefix = folder.removeprefix("src/").replace("/", "_") + "_"
+            found = [p for p in pathlib.Path(made).rglob("*.gcda")
+                     if p.name.startswith(prefix)]
+            for path in found:  # gcov wants the notes beside the counts
+                path.with_suffix(".gcno").symlink_to(
+                    "/" / path.relative_to(made).with_suffix(".gcno"))
+            printed = subprocess.run(
+                ["gcov", "--stdout", "--json-format", *map(str, found)],
+                cwd=self.build.path, capture_output=True, check=False).stdout
+        for text in filter(None, printed.splitlines()):
+            for file in json.loads(text)["files"]:
+                path = (pathlib.Path(self.build.path) / file["file"]).resolve()
+                for line in file["lines"]:
+                    if line["count"]:
+                        self.runs[path, line["line_number"]].add(name)
+
+    def choose(self, tests, path, line):
+        """Returns the tests that run a line, fastest first, or all tests."""
+        return sorted(self.runs[path.resolve(), line],
+                      key=self.seconds.get) or tests
+
+
 class Folder:
     """A mutated folder: its files, and the tests that may notice."""
 
-    def __init__(self, build, name):
-        self.name = name
+    def __init__(self, builds, coverage, name):
+        self.name, self.builds, self.coverage = name, builds, coverage
         self.files = sorted((ROOT / name).rglob("*.c"))
-        known = {test["name"]: test for test in json.loads(
-            subprocess.check_output(["meson", "introspect", "--tests", build]))}
         self.tests = TESTS[name].split()
-        unknown = set(self.tests) - set(known)
-        if unknown:
-            sys.exit(f"mutate-source.py: no test {', '.join(sorted(unknown))}")
-        top = str(pathlib.Path(build).resolve()) + "/"
-        self.known = {n: known[n] for n in self.tests}
-        self.targets = {n: [part.removeprefix(top) for part in
-                            known[n]["cmd"] if part.startswith(top)]
-                        for n in self.tests}
+        for build in builds:
+            unknown = set(self.tests) - set(build.tests)
+            if unknown:
+                sys.exit("mutate-source.py: no test "
+                         + ", ".join(sorted(unknown)))
         self.noticed, self.survivors = 0, []
 
-    def builds(self, build, tests):
-        return run("ninja", "-C", build, *sorted(
-            {target for n in tests for target in self.targets[n]}))
+    def kills(self, path, line):
+        """Tests whether some test fails, or some build."""
+        tests = self.coverage.choose(self.tests, path, line) \
+            if self.coverage else list(self.tests)
+        for build in self.builds:
+            for test in tests:
+                if not build.passes(test):
+                    self.tests.remove(test)  # likely to notice the next, too
+                    self.tests.insert(0, test)
+                    return True
+        return False
 
-    def kills(self, build, name):
-        """Builds one test and runs it."""
-        test = self.known[name]
-        return not (self.builds(build, [name]) and run(
-            *test["cmd"], cwd=test["workdir"] or build,
-            env={**os.environ, **test["env"]}, seconds=test["timeout"]))
-
-    def try_mutant(self, build, drawn):
+    def try_mutant(self, drawn):
         """Builds and tests one mutant; false if it is not a mutant."""
         path = drawn.choice(self.files)
         made = mutants(path)
@@ -163,24 +226,22 @@ class Folder:
         if lines[at] != old:  # a comment on the line
             return False
         lines[at] = new
-        before = library_hash(build)
+        first = self.builds[0].path
+        before = library_hash(first)
         try:
             path.write_text("\n".join(lines))
-            if not run("ninja", "-C", build, LIBRARY):
+            if not run("ninja", "-C", first, LIBRARY):
                 return False
-            if library_hash(build) == before:
+            if library_hash(first) == before:
                 return False
-            for test in self.tests:
-                if self.kills(build, test):
-                    self.tests.remove(test)  # likely to notice the next, too
-                    self.tests.insert(0, test)
-                    self.noticed += 1
-                    return True
+            if self.kills(path, at + 1):
+                self.noticed += 1
+                return True
         finally:
             path.write_text(text)
         where = f"{path.relative_to(ROOT)}:{at + 1}: {change}"
         self.survivors.append(where)
-        print(f"survived: {where}", flush=True)
+        print(f"undetected: {where}", flush=True)
         return True
 
 
@@ -203,29 +264,36 @@ def stop(*_):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build")
+    parser.add_argument("--sanitized", metavar="BUILD")
+    parser.add_argument("--coverage", metavar="BUILD")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=sorted(TESTS))
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
     names = [given.only] if given.only else sorted(TESTS)
-    folders = [Folder(given.build, name) for name in names]
+    builds = [Build(p) for p in (given.build, given.sanitized) if p]
+    coverage = Coverage(given.coverage) if given.coverage else None
+    folders = [Folder(builds, coverage, name) for name in names]
     if given.count == 0:
         return  # all tests exist
-    if not all(f.builds(given.build, f.tests) for f in folders):
+    if not all(b.builds(f.tests) for b in builds for f in folders):
         sys.exit("mutate-source.py: the source does not build")
     for folder in folders:
+        for test in folder.tests if coverage else []:
+            coverage.measure(test, folder.name)
         drawn = random.Random(f"{given.seed} {folder.name}")
         tried = 0
         while tried < -(-given.count // len(folders)):
-            tried += folder.try_mutant(given.build, drawn)
-        folder.builds(given.build, folder.tests)
+            tried += folder.try_mutant(drawn)
+        for build in builds:
+            build.builds(folder.tests)
     total = noticed = 0
     for folder in folders:
         n = folder.noticed + len(folder.survivors)
         total, noticed = total + n, noticed + folder.noticed
-        print(f"{folder.name}: {folder.noticed} of {n} mutants noticed")
-    print(f"total: {noticed} of {total} noticed, "
+        print(f"{folder.name}: {folder.noticed} of {n} mutants detected")
+    print(f"total: {noticed} of {total} detected, "
           f"{100 * noticed / max(total, 1):.1f} %")
 
 
