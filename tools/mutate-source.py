@@ -279,6 +279,7 @@ def main():
         return  # all tests exist
     if not all(b.builds(f.tests) for b in builds for f in folders):
         sys.exit("mutate-source.py: the source does not build")
+    total = noticed = 0
     for folder in folders:
         for test in folder.tests if coverage else []:
             coverage.measure(test, folder.name)
@@ -288,11 +289,10 @@ def main():
             tried += folder.try_mutant(drawn)
         for build in builds:
             build.builds(folder.tests)
-    total = noticed = 0
-    for folder in folders:
         n = folder.noticed + len(folder.survivors)
         total, noticed = total + n, noticed + folder.noticed
-        print(f"{folder.name}: {folder.noticed} of {n} mutants detected")
+        print(f"{folder.name}: {folder.noticed} of {n} mutants detected",
+              flush=True)
     print(f"total: {noticed} of {total} detected, "
           f"{100 * noticed / max(total, 1):.1f} %")
 
