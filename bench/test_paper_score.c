@@ -8,6 +8,17 @@ static score_row above(double value)
         .value = value, .low = 1, .has_low = true, .is_ratio = true};
 }
 
+/* A direction of a ratio or a difference, which is `none` without the effect.
+ */
+static score_row above_from(double value, double none)
+{
+    score_row r = above(value);
+
+    r.has_none = true;
+    r.none = none;
+    return r;
+}
+
 static score_row range(double value, double low, double high)
 {
     score_row r = score_number(value, low);
@@ -46,6 +57,11 @@ int main(void)
         {above(1.004), SCORE_INFORMATIVE, SCORE_TRIVIAL},
         {above(1.006), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
         {above(0.996), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        /* the direction holds without the effect, too */
+        {above_from(1.2, 1.1), SCORE_INFORMATIVE, SCORE_TRIVIAL},
+        {above_from(1.2, 0.9), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {above_from(0.9, 1.1), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
+        {above_from(1.2, 1.1), SCORE_FITTED, SCORE_FITTED},
         {range(1.5, 1.0, 1.6), SCORE_INFORMATIVE, SCORE_TRIVIAL},
         {range(1.5, 1.1, 1.6), SCORE_INFORMATIVE, SCORE_INFORMATIVE},
     };

@@ -52,7 +52,7 @@ static bool is_faint(const score_row *r)
 {
     score_row none = *r;
 
-    none.value = r->is_ratio ? 1 : r->none;
+    none.value = r->has_none ? r->none : 1;
     return is_number(r) ? fabs(score_error(&none)) <= faint * tolerance
                         : score_agrees(&none);
 }
@@ -60,7 +60,7 @@ static bool is_faint(const score_row *r)
 static score_class classify(const score_row *r, score_class as)
 {
     bool flat = (r->is_ratio && fabs(r->value - 1) <= no_effect) ||
-                ((r->is_ratio || r->none > 0) && is_faint(r));
+                ((r->is_ratio || r->has_none) && is_faint(r));
     bool vague = is_number(r) && r->high > wide * r->low;
     bool counts = as == SCORE_INFORMATIVE || as == SCORE_VARIANT;
 
@@ -104,6 +104,7 @@ score_row score_effect(double value, double published, double none)
 {
     score_row r = score_number(value, published);
 
+    r.has_none = true;
     r.none = none;
     return r;
 }

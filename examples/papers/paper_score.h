@@ -15,7 +15,8 @@ typedef enum score_class {
     /* Agrees, but so would a model without any effect, or with half of it: a
      * ratio within 0.5 % of 1, a published ratio within 10 % of 1, a published
      * time within 10 % of the time without the effect, a direction with which 1
-     * agrees, or a published range wider than a factor of 1.5. */
+     * or the value without the effect agrees, or a published range wider than a
+     * factor of 1.5. */
     SCORE_TRIVIAL,
     /* A constant of the row was chosen to match this number, or another point
      * of its curve. */
@@ -33,9 +34,9 @@ typedef enum score_class {
 typedef struct score_row {
     double value, low, high;
     bool has_low, has_high;
-    bool is_ratio; /* 1 means no effect */
-    /* Value without the effect, in the unit of `value`; 0: unknown. Only
-     * without `is_ratio`. */
+    bool is_ratio; /* 1 means no effect, unless `has_none` */
+    /* With `has_none`: value without the effect, in the unit of `value`. */
+    bool has_none;
     double none;
     /* `low` and `high` were chosen for the paper's words, such as "comparable":
      * values outside do not agree. */
