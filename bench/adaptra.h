@@ -93,6 +93,11 @@ void adaptra_claim_above(score *s, FILE *to, const char *where,
                          const char *claimed, const char *run, double ratio,
                          score_class as, const char *why);
 
+/* Prints figure 16's setting of the largest speedup: its speedup by the largest
+ * of all settings, 1 if it is the largest here, too. */
+void adaptra_claim_peak(score *s, FILE *to, const char *claimed,
+                        const char *run, double ratio);
+
 /* Page parts; the number is the paper's figure. */
 void adaptra_causes(FILE *to, const page_options *how);    /* figure 1 */
 void adaptra_orders(FILE *to, const page_options *how);    /* figures 4 and 5 */

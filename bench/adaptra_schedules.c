@@ -113,7 +113,7 @@ void adaptra_orders(FILE *to, const page_options *how)
          {.method = "slack", .warmup = initial},
          true,
          "390, 400, 440",
-         "the paper's, exactly"},
+         "exact; chosen for the 440"},
         {"the same, made anew for each delay",
          {.method = "slack", .warmup = initial},
          false,
@@ -225,19 +225,22 @@ void adaptra_example(FILE *to, const page_options *how)
 
 /* --- claims ------------------------------------------------------------- */
 
+/* Adds figure 5. The paper names no order but ZeroBubble: zb-h2 is ZB elsewhere
+ * on the page, the other order was chosen because it takes 440 ms. */
 static void claim_orders(score *s, FILE *to)
 {
     static const double papers_ms[N_DELAYS] = {390, 400, 440};
     double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
     paper_pipeline quiet = adaptra_pipe(&small, 0, 0, none);
     const paper_run how = {.method = "slack", .warmup = initial};
+    const paper_run zb = {.method = "zb-h2"};
     score_line l = {.where = "figure 5",
                     .run = "algorithms 1, 3 and 4",
                     .unit = " ms",
-                    .as = SCORE_INFORMATIVE,
-                    .why = "all inputs are published; warm-ups 7, 5, 3, 1 from "
-                           "\"B1 and subsequent F8\"; zb-h2, ZB elsewhere on "
-                           "this page, takes 420 ms at 20 ms"};
+                    .as = SCORE_FITTED,
+                    .why = "the order was chosen for the 440 ms: the caption "
+                           "has \"ZeroBubble\"; warm-ups 7, 5, 3, 1 from \"B1 "
+                           "and subsequent F8\""};
     char claimed[64];
     double quiet_ms = 0;
 
@@ -255,6 +258,19 @@ static void claim_orders(score *s, FILE *to)
         score_print_line(s, &l, to);
         if (i + 1 < N_DELAYS)
             continue;
+        const double added = paper_pipeline_replay(&quiet, &q, &zb).ms -
+                             paper_pipeline_replay(&quiet, &quiet, &zb).ms;
+
+        score_print_line(s,
+                         &(score_line){.where = "figure 5",
+                                       .claimed = "time added by 20 ms",
+                                       .run = "`zb-h2`",
+                                       .row = score_number(added, 50),
+                                       .unit = " ms",
+                                       .as = SCORE_INFORMATIVE,
+                                       .why = "ZB in all other rows; all "
+                                              "inputs are published"},
+                         to);
         snprintf(claimed, sizeof claimed, "first backward of stage 0, 20 ms");
         l.row = score_number(r.first_backward_ms, 110);
         l.as = SCORE_GIVEN;
@@ -373,7 +389,7 @@ static void claim_example(score *s, FILE *to)
          "703 ms are \"1.9x longer than the normal execution\"; n, t as below"},
         {"ZB, n = 8, 30 ms", n8, 30, 703, ADAPTRA_ZB, SCORE_FITTED, guess},
         {"Adaptra-CPU, n = 8, 30 ms", n8, 30, 579, ADAPTRA_CPU,
-         SCORE_INFORMATIVE, "staging and unequal stages are not in the model"},
+         SCORE_INFORMATIVE, "the cause is unknown: see figure 14 below"},
         {"Adaptra, n = 8, 30 ms", n8, 30, 398, ADAPTRA_FULL, SCORE_INFORMATIVE,
          "as above"},
         {"ZB, n = 4, quiet", n4, 0, 370, ADAPTRA_ZB, SCORE_VARIANT,
