@@ -236,16 +236,18 @@ static void print_page(double limit_s)
         "|\n| s per microbatch | the makespan's share |\n| measured | the "
         "paper's measurement with its schedules on 32 GPUs, seconds per "
         "microbatch |\n\n[crosspipe.md](crosspipe.md#transfers-of-2-f) "
-        "compares these predictions with CrossPipe's\nmeasurements, and "
-        "explains why measured times with transfers of 2 F are longer. No "
-        "schedule on this\npage splits weight-gradient passes (W) into parts. "
-        "On the placement Wave, messages leave in the\norder that the solver "
-        "found best, not first in, first out.\n\nIn case 2 some measured times "
-        "are below the proven lower bound. Case 2 has the memory of 1F1B, "
-        "which\nis the activations of eight microbatches on this page. With "
-        "recomputation a microbatch keeps fewer\nbytes in memory. The paper "
-        "does not give the number of microbatches that fit, but the "
-        "paper's\nschedules must have kept more than eight microbatches.\n\n",
+        "compares these predictions with CrossPipe's\nmeasurements. With "
+        "transfers of 2 F predicted times are up to 37 %% shorter than "
+        "measured; the page\ndiscusses possible causes, none of which is "
+        "confirmed. No schedule on this page splits\nweight-gradient passes "
+        "(W) into parts. On the placement Wave, messages leave in the order "
+        "that the\nsolver found best, not first in, first out.\n\nIn case 2 "
+        "some measured times are below the proven lower bound. Case 2 has "
+        "the memory of 1F1B, which\nis the activations of eight microbatches "
+        "on this page. With recomputation a microbatch keeps fewer\nbytes in "
+        "memory. The paper does not give the number of microbatches that "
+        "fit. Memory for more than\neight microbatches is a possible "
+        "cause.\n\n",
         limit_s);
     print_table(false, limit_s);
     print_table(true, limit_s);
