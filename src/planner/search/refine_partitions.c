@@ -422,6 +422,14 @@ static lh_status solve_contenders(lhi_partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
+/* Returns the solver's work limit after a search with `effort` without gain. */
+static uint64_t next_effort(uint64_t effort)
+{
+    for (int i = 0; i < LEVELS; i++)
+        effort *= GROWTH;
+    return effort;
+}
+
 /* Prepares the search over layer partitions for `from`'s layout. *layers: that
  * layout's own partition; NULL if it has no others. */
 static lh_status begin_partitions(lhi_partition_refinement *m,
@@ -602,6 +610,35 @@ static lh_status try_all(lhi_partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
+/* Searches once more, with the first work, the neighbouring layer partitions of
+ * the closest alternative with other chunks, if it is within the tolerance: a
+ * plan that is ahead by less may be so by chance. `effort`: the solver's first
+ * work limit; why[0..room-1]: the bound's text. */
+static lh_status try_closest(lhi_partition_refinement *m, uint64_t effort,
+                             char *why, size_t room, lh_error *err)
+{
+    const lh_plan *p = m->r->plan;
+    const lh_choice before = p->best;
+    uint32_t i = 0;
+    while (i < p->n_alternatives &&
+           (p->alternatives[i].status != LH_CHOICE_OK ||
+            p->alternatives[i].elastic || is_tried(p, i)))
+        i++;
+    if (i == p->n_alternatives ||
+        lhi_compute_relative_gap(m->r->options, &p->alternatives[i], &before) >=
+            LHI_PARTITION_TOLERANCE)
+        return LH_OK;
+    m->left = lhi_compute_layout_work(m->r->options) >> DOUBLINGS;
+    bool won = false;
+    for (; !won && effort <= m->left && !lhi_partition_refinement_is_done(m);
+         effort = next_effort(effort))
+        LHI_TRY(try_neighbours(m, &p->alternatives[i], effort, &won, why, room,
+                               err));
+    if (won) /* the layouts change places */
+        ((lh_choice *)p->alternatives)[i] = before;
+    return LH_OK;
+}
+
 /* Searches layer partitions under optimised schedules for the plan's layout and
  * its closest alternatives; repeats with more effort as long as work is left.
  */
@@ -635,9 +672,11 @@ static lh_status search_partitions(lhi_refinement *r,
             effort = first;
         }
         status = try_all(&m, effort, &won, why, room, err);
-        for (int i = 0; i < LEVELS && !won; i++)
-            effort *= GROWTH;
+        if (!won)
+            effort = next_effort(effort);
     }
+    if (status == LH_OK && effort > 0)
+        status = try_closest(&m, first, why, room, err);
     lhi_arena_free(m.mem);
     return status;
 }
