@@ -36,8 +36,8 @@ typedef struct lh_claims lh_claims;
 
 /* Checks every statement in a certificate with the verifier's own arithmetic
  * and reasoning. `schedule` (may be NULL) replaces the certificate's schedule
- * as the one claimed optimal. Returns LH_OK for any verdict. Release with
- * lh_claims_free(). */
+ * as the one claimed optimal. Returns LH_OK for any verdict; a proof that needs
+ * too much work is LH_CLAIM_UNVERIFIED. Release with lh_claims_free(). */
 LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                       const lh_schedule *schedule,
                                       const lh_certificate *certificate,

@@ -47,8 +47,12 @@ bool lhi_verify_is_overloaded(lhi_verify_model *claim, uint32_t m)
 {
     const lhi_verify_machine *machine = &claim->machines[m];
     uint32_t n = machine->n_ops, leaves = 1;
-    while (leaves < n)
+    uint32_t depth = 1;
+    while (leaves < n) {
         leaves *= 2;
+        depth++;
+    }
+    lhi_verify_count_work(claim, 3 * (uint64_t)n * depth + 2 * leaves);
     for (uint32_t i = 1; i < 2 * leaves; i++)
         claim->demand[i] = (lhi_verify_demand){0, -LHI_NEVER};
     sort_operations(claim->events, machine, claim->finish);

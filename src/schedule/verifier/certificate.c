@@ -3,6 +3,7 @@
 #include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/accessors.h"
 #include "schedule/verifier/model.h"
+#include "schedule/verifier/verifier.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/check.h>
@@ -32,6 +33,7 @@ typedef struct checker {
     const lh_pipeline *p;
     const lh_schedule *schedule; /* or NULL */
     const lh_certificate *c;
+    uint64_t most_work; /* steps that verify the proof */
     lh_claims *out;
 } checker;
 
@@ -218,6 +220,19 @@ static bool does_record_refute(lhi_verify_model *claim, const lh_certificate *c)
     return lhi_verify_is_machine_infeasible(claim, m);
 }
 
+/* Adds the statement that the proof needs more work than the limit, if it
+ * does; returns whether it does. */
+static bool add_work_statement(checker *k, const lhi_verify_model *claim)
+{
+    if (claim->work <= k->most_work)
+        return false;
+    add_statement(k, LH_CLAIM_UNVERIFIED,
+                  "the certificate needs more work than %" PRIu64
+                  " steps, the verifier's limit",
+                  k->most_work);
+    return true;
+}
+
 /* Adds the statements about a proof by windows (earliest start, latest end of
  * operations). `refuted`: the windows that the verifier computed itself refute
  * the deadline. */
@@ -225,6 +240,8 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
                                   bool refuted)
 {
     const lh_certificate *c = k->c;
+    if (!refuted && add_work_statement(k, claim))
+        return;
     if (!refuted) {
         add_statement(k, LH_CLAIM_UNVERIFIED,
                       "the verifier's windows do not refute %" PRId64 " ns",
@@ -246,7 +263,7 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
         add_statement(
             k, LH_CLAIM_VERIFIED,
             "%s alone cannot satisfy the recorded starts and finishes", where);
-    else
+    else if (!add_work_statement(k, claim))
         add_statement(
             k, LH_CLAIM_UNVERIFIED,
             "the recorded starts and finishes for %s are not contradictory by "
@@ -256,7 +273,8 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
 
 /* Adds the statement whether the certificate's clauses follow (`bad`: the first
  * that does not) and refute the deadline (`refuted`). */
-static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
+static void add_clause_statement(checker *k, const lhi_verify_model *claim,
+                                 uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;
     if (refuted)
@@ -265,6 +283,8 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
             "no schedule takes %" PRId64 " ns or less: each of %" PRIu32
             " clauses follows from those before it, and none is left open",
             c->refuted_ns, c->n_clauses);
+    else if (add_work_statement(k, claim))
+        return;
     else if (bad != LH_NONE)
         add_statement(
             k, LH_CLAIM_UNVERIFIED,
@@ -298,7 +318,7 @@ static lh_status check_pass_kinds(checker *k, lhi_verify_model *claim,
                       " ns or less: passes by kind on device %" PRIu32
                       ", recomputed",
                       c->refuted_ns, c->device);
-    else
+    else if (!add_work_statement(k, claim))
         add_statement(k, LH_CLAIM_UNVERIFIED,
                       "passes by kind on device %" PRIu32
                       " do not refute %" PRId64 " ns",
@@ -335,7 +355,7 @@ static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
     } else {
         LHI_TRY(
             lhi_verify_check_clauses(claim, deadline, c, &bad, &refuted, err));
-        add_clause_statement(k, bad, refuted);
+        add_clause_statement(k, claim, bad, refuted);
     }
     return LH_OK;
 }
@@ -349,8 +369,8 @@ static lh_status check_refutation(checker *k, lh_error *err)
     const char *why = NULL;
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status =
-        lhi_verify_model_make(k->p, k->c->sub_blocks, mem, &claim, &why, err);
+    lh_status status = lhi_verify_model_make(
+        k->p, k->c->sub_blocks, k->most_work, mem, &claim, &why, err);
     if (status == LH_OK && claim)
         status = check_refuted_deadline(k, claim, err);
     else if (status == LH_OK)
@@ -408,14 +428,18 @@ static lh_status check_all(checker *k, lh_error *err)
     return LH_OK;
 }
 
-lh_status lh_check_certificate(const lh_pipeline *pipeline,
-                               const lh_schedule *schedule,
-                               const lh_certificate *certificate,
-                               lh_claims **out, lh_error *err)
+lh_status lhi_verify_check_certificate(const lh_pipeline *pipeline,
+                                       const lh_schedule *schedule,
+                                       const lh_certificate *certificate,
+                                       uint64_t most_work, lh_claims **out,
+                                       lh_error *err)
 {
     LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "a certificate", err));
     lhi_arena *mem = lhi_arena_make(0);
-    checker k = {.p = pipeline, .schedule = schedule, .c = certificate};
+    checker k = {.p = pipeline,
+                 .schedule = schedule,
+                 .c = certificate,
+                 .most_work = most_work};
     k.out = mem ? LHI_NEW(mem, lh_claims, 1) : NULL;
     if (!k.out) {
         lhi_arena_free(mem);
@@ -431,6 +455,15 @@ lh_status lh_check_certificate(const lh_pipeline *pipeline,
     }
     *out = k.out;
     return LH_OK;
+}
+
+lh_status lh_check_certificate(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule,
+                               const lh_certificate *certificate,
+                               lh_claims **out, lh_error *err)
+{
+    return lhi_verify_check_certificate(pipeline, schedule, certificate,
+                                        LHI_VERIFY_MOST_WORK, out, err);
 }
 
 /* Frees a list of claims; ignores NULL. */

@@ -121,6 +121,7 @@ static bool assign(checker *r, lit l)
     lhi_verify_queue_operation(r->c, b);
     queue_memory_check(r, a);
     queue_memory_check(r, b);
+    lhi_verify_count_work(r->c, 1);
     return true;
 }
 
@@ -132,6 +133,7 @@ static bool propagate_orders(checker *r, lit l)
     uint32_t a = get_first(r, l), b = get_second(r, l);
     const lhi_verify_row *x = get_row(r, a), *y = get_row(r, b);
     const lhi_verify_machine *m = &r->c->machines[x->machine];
+    lhi_verify_count_work(r->c, m->n_rows);
     if (a > x->first && !assign(r, make_literal(r, a - 1, b)))
         return false;
     if (b + 1 < y->first + y->count && !assign(r, make_literal(r, a, b + 1)))
@@ -183,6 +185,7 @@ static bool visit_clauses(checker *r, lit l)
                 i++;
         else
             i = n;
+        lhi_verify_count_work(r->c, i);
         if (i < n) {
             c[side] = c[i];
             c[i] = l;
@@ -191,6 +194,7 @@ static bool visit_clauses(checker *r, lit l)
             watch_literal(r, k, side);
             if (!assign(r, other)) {
                 while (rest != LH_NONE) { /* keep the remaining watches */
+                    lhi_verify_count_work(r->c, 1);
                     uint32_t after = r->next[rest];
                     watch_literal(r, rest / 2, rest % 2);
                     rest = after;
@@ -242,6 +246,7 @@ static bool propagate_times(checker *r, uint32_t o)
     if (c->start[o] + row->time > c->finish[o] ||
         !lhi_verify_propagate_operation(c, o))
         return false;
+    lhi_verify_count_work(c, m->n_rows);
     for (uint32_t i = 0; i < m->n_rows; i++)
         if (i != row->slot && !propagate_row(r, o, &c->rows[m->first_row + i]))
             return false;
@@ -254,6 +259,7 @@ static bool propagate_times(checker *r, uint32_t o)
 static bool check_machines(checker *r)
 {
     lhi_verify_model *c = r->c;
+    lhi_verify_count_work(c, c->n_machines);
     for (uint32_t m = 0; m < c->n_machines; m++) {
         if (!c->dirty[m])
             continue;
@@ -271,9 +277,10 @@ static bool check_machines(checker *r)
  * then holds. False: contradiction. */
 static bool check_memory(checker *r, uint32_t o)
 {
-    const lhi_verify_model *c = r->c;
+    lhi_verify_model *c = r->c;
     const lhi_verify_row *own = get_row(r, o);
     const lhi_verify_machine *m = &c->machines[own->machine];
+    lhi_verify_count_work(c, 2 * (uint64_t)m->n_rows);
     int64_t spare = m->room - own->memory * (o - own->first + 1);
     for (uint32_t i = 0; i < m->n_rows; i++) {
         const lhi_verify_row *u = &c->rows[m->first_row + i];
@@ -322,12 +329,12 @@ static bool propagate_one(checker *r, bool *done)
     return check_machines(r);
 }
 
-/* Propagates literals, memory and time windows until nothing changes; false:
- * contradiction. */
+/* Propagates literals, memory and time windows until nothing changes, or the
+ * work exceeds its limit; false: contradiction. */
 static bool propagate(checker *r)
 {
     bool done = false, ok = true;
-    while (ok && !done)
+    while (ok && !done && !lhi_verify_count_work(r->c, 1))
         ok = propagate_one(r, &done);
     return ok;
 }
@@ -360,6 +367,7 @@ static void restore_root(checker *r)
 {
     lhi_verify_model *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n];
+    lhi_verify_count_work(c, n + slots);
     clear_queues(r);
     while (r->n_trail > r->n_root)
         r->value[r->trail[--r->n_trail] / 2] = 0;

@@ -534,6 +534,7 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     if (!ids || !b->alone || !b->held || !b->gathered)
         return lhi_fail_nomem(err);
     memset(ids, 0xff, 7 * n * sizeof *ids);
+    c->row_at = ids;
     b->f = ids;
     b->d = ids + n;
     b->w = ids + 2 * n;
@@ -591,8 +592,9 @@ static lh_status build(builder *b, const char **why, lh_error *err)
 }
 
 lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
-                                lhi_arena *mem, lhi_verify_model **out,
-                                const char **why, lh_error *err)
+                                uint64_t most_work, lhi_arena *mem,
+                                lhi_verify_model **out, const char **why,
+                                lh_error *err)
 {
     lhi_verify_model *c = LHI_NEW(mem, lhi_verify_model, 1);
     *out = NULL;
@@ -601,6 +603,7 @@ lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
         return lhi_fail_nomem(err);
     c->p = p;
     c->mem = mem;
+    c->most_work = most_work;
     builder b = {.c = c,
                  .p = p,
                  .n_chunks = lh_pipeline_n_chunks(p),
@@ -623,12 +626,13 @@ const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
                                           uint32_t chunk, uint8_t kind,
                                           bool message)
 {
-    for (uint32_t r = 0; r < claim->n_rows; r++) {
-        const lhi_verify_row *row = &claim->rows[r];
-        if (row->chunk == chunk && row->kind == kind && row->message == message)
-            return row;
-    }
-    return NULL;
+    const size_t n = lh_pipeline_n_chunks(claim->p);
+    const size_t type = message        ? (kind == LH_F ? 3 : 4)
+                        : kind == LH_F ? 0
+                        : kind == LH_W ? 2
+                                       : 1;
+    const uint32_t r = chunk < n ? claim->row_at[type * n + chunk] : LH_NONE;
+    return r != LH_NONE && claim->rows[r].kind == kind ? &claim->rows[r] : NULL;
 }
 
 uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,

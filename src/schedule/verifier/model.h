@@ -78,10 +78,13 @@ typedef struct lhi_verify_demand {
 typedef struct lhi_verify_model {
     const lh_pipeline *p;
     lhi_arena *mem;
+    uint64_t work, most_work; /* steps so far; limit */
     uint32_t n_rows, n_machines, n_ops;
     lhi_verify_row *rows;
     lhi_verify_machine *machines;
     uint32_t *row_of; /* [op] */
+    uint32_t *row_at; /* [type * chunks + chunk]: F, D or B, W, messages of F,
+                       * of D or B; LH_NONE */
     size_t *slot_at;  /* [op]: index for arrays per operation and slot */
     uint32_t n_precedences;
     lhi_verify_precedence *precedences;
@@ -103,11 +106,22 @@ typedef struct lhi_verify_model {
 } lhi_verify_model;
 
 /* Builds the verifier's job-shop model in `mem`, independently of the
- * solver's. `parts`: parts per W. Unsupported pipeline: *why is set and *out
- * is NULL. */
+ * solver's. `parts`: parts per W; `most_work`: limit on the steps of all
+ * refutations with the model. Unsupported pipeline: *why is set and *out is
+ * NULL. */
 lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
-                                lhi_arena *mem, lhi_verify_model **out,
-                                const char **why, lh_error *err);
+                                uint64_t most_work, lhi_arena *mem,
+                                lhi_verify_model **out, const char **why,
+                                lh_error *err);
+/* Counts steps of work, of about 6 ns each: visited operations, precedences,
+ * states, literals. Returns whether there are more than the model's limit;
+ * refutations then end without a result. */
+static inline bool lhi_verify_count_work(lhi_verify_model *claim,
+                                         uint64_t steps)
+{
+    claim->work += steps;
+    return claim->work > claim->most_work;
+}
 /* Frees the states of all machines and their times, which are not part of the
  * model's arena; NULL is allowed. */
 void lhi_verify_model_fini(lhi_verify_model *claim);
@@ -161,7 +175,8 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
 
 /* Checks that each clause of the certificate follows from the time windows
  * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first that
- * does not, or LH_NONE; *refuted: the clauses refute the deadline. */
+ * does not, or LH_NONE; *refuted: the clauses refute the deadline. Neither is
+ * meaningful if the work exceeds its limit, except that *refuted is true. */
 lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
                                    const lh_certificate *c, uint32_t *bad,
                                    bool *refuted, lh_error *err);

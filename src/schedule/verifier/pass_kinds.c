@@ -18,10 +18,6 @@ enum {
     N_CHAINS
 };
 
-/* Largest number of states of a device that are visited, and of pairs of its
- * passes. */
-static const double most_states = 1e9;
-
 /* All passes of one kind on the device. */
 typedef struct chain {
     uint32_t n, per; /* passes; per microbatch */
@@ -31,14 +27,26 @@ typedef struct chain {
 
 /* --- windows -------------------------------------------------------------- */
 
+/* Counts the operations that precedences lead to, once per precedence. */
+static uint64_t count_edges(const lhi_verify_model *claim)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < claim->n_precedences; i++)
+        n += claim->rows[claim->precedences[i].to].count;
+    return n;
+}
+
 /* Counts in claim->least, for all operations, the operations of every row of
- * the same machine that must precede them through precedences of any machines.
- * Visits the operations in topological order; `order`, `pending` and `count`:
- * scratch, one entry per operation. */
+ * the same machine that must precede them through precedences of any machines;
+ * none if that is too much work. Visits the operations in topological order;
+ * `order`, `pending` and `count`: scratch, one entry per operation. */
 static void count_predecessors(lhi_verify_model *claim, uint32_t *order,
                                uint32_t *pending, uint32_t *count)
 {
     uint32_t n = 0;
+    if (lhi_verify_count_work(claim, (uint64_t)claim->n_rows *
+                                         (claim->n_ops + count_edges(claim))))
+        return;
     for (uint32_t o = 0; o < claim->n_ops; o++) {
         const lhi_verify_row *row = &claim->rows[claim->row_of[o]];
         pending[o] = o > row->first;
@@ -144,9 +152,27 @@ static bool tighten_machine(lhi_verify_model *claim,
     return true;
 }
 
+/* Returns the steps of tighten_machine(), which compares every two operations
+ * of the machine four times; a step is about four comparisons. */
+static uint64_t count_steps(const lhi_verify_machine *m)
+{
+    return (uint64_t)m->n_ops * m->n_ops / 2 + m->n_ops;
+}
+
+/* Returns the steps that tighten all devices once. */
+static uint64_t count_round(const lhi_verify_model *claim)
+{
+    uint64_t n = 0;
+    for (uint32_t m = 0; m < claim->n_machines; m++)
+        if (claim->machines[m].device != LH_NONE)
+            n += count_steps(&claim->machines[m]);
+    return n;
+}
+
 /* Tightens the windows for `deadline` along precedences and by the operations
- * that must precede or follow each other on a device; *refuted: one is
- * empty. */
+ * that must precede or follow each other on a device; *refuted: one is empty.
+ * Ends without a result if one round over all devices is too much work, or if
+ * the rounds become too many. */
 static lh_status tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                  bool *refuted, lh_error *err)
 {
@@ -156,6 +182,9 @@ static lh_status tighten_windows(lhi_verify_model *claim, int64_t deadline,
     *refuted = !lhi_verify_start_windows(claim, deadline);
     if (*refuted)
         return LH_OK;
+    const uint64_t round = count_round(claim);
+    if (round > claim->most_work && lhi_verify_count_work(claim, round))
+        return LH_OK;
     count_predecessors(claim, scratch, scratch + claim->n_ops,
                        scratch + 2 * (size_t)claim->n_ops);
     for (bool changed = true; changed && !*refuted;) {
@@ -164,6 +193,8 @@ static lh_status tighten_windows(lhi_verify_model *claim, int64_t deadline,
             const lhi_verify_machine *machine = &claim->machines[m];
             if (!claim->dirty[m] || machine->device == LH_NONE)
                 continue;
+            if (lhi_verify_count_work(claim, count_steps(machine)))
+                return LH_OK;
             claim->dirty[m] = false;
             changed = true;
             *refuted = !tighten_machine(claim, machine) ||
@@ -227,17 +258,17 @@ static int64_t compute_latest(const chain *c, uint32_t x, int64_t next)
     return start < c->start[x] ? -1 : start;
 }
 
-/* Computes the latest times of all states with w W: late[f * (D + 1) + d].
- * `next`: those with w + 1. */
-static void compute_layer(const chain *chains, int64_t room, uint32_t w,
+/* Computes the latest times of all states with f F: late[d * (W + 1) + w].
+ * `next`: those with f + 1. */
+static void compute_layer(const chain *chains, int64_t room, uint32_t f,
                           int64_t *late, const int64_t *next)
 {
     const chain *fs = &chains[F_CHAIN], *ds = &chains[D_CHAIN];
     const chain *ws = &chains[W_CHAIN];
-    const uint32_t width = ds->n + 1;
-    for (uint32_t f = fs->n + 1; f-- > 0;)
-        for (uint32_t d = width; d-- > 0;) {
-            const size_t at = (size_t)f * width + d;
+    const uint32_t width = ws->n + 1;
+    for (uint32_t d = ds->n + 1; d-- > 0;)
+        for (uint32_t w = width; w-- > 0;) {
+            const size_t at = (size_t)d * width + w;
             const int64_t held =
                 f * fs->memory + d * ds->memory + w * ws->memory;
             int64_t *to = &late[at];
@@ -246,32 +277,36 @@ static void compute_layer(const chain *chains, int64_t room, uint32_t w,
                 continue;
             if (f == fs->n && d == ds->n && w == ws->n)
                 *to = LHI_NEVER;
-            if (f < fs->n && late[at + width] >= 0)
+            if (f < fs->n && next[at] >= 0)
+                *to = lhi_max_int64(*to, compute_latest(fs, f, next[at]));
+            if (d < f && late[at + width] >= 0)
                 *to =
-                    lhi_max_int64(*to, compute_latest(fs, f, late[at + width]));
-            if (d < f && late[at + 1] >= 0)
-                *to = lhi_max_int64(*to, compute_latest(ds, d, late[at + 1]));
-            if (w < ws->n && w / ws->per < d && next[at] >= 0)
-                *to = lhi_max_int64(*to, compute_latest(ws, w, next[at]));
+                    lhi_max_int64(*to, compute_latest(ds, d, late[at + width]));
+            if (w < ws->n && w / ws->per < d && late[at + 1] >= 0)
+                *to = lhi_max_int64(*to, compute_latest(ws, w, late[at + 1]));
         }
 }
 
 /* Checks by the latest times of all states, from the last one backward, whether
- * machine m has no order as chains. Memory for the times is in claim->mem. */
+ * machine m has no order as chains; ends without a result if the states are too
+ * many. Memory for the times is in claim->mem. */
 static lh_status check_states(lhi_verify_model *claim,
                               const lhi_verify_machine *m, const chain *chains,
                               bool *refuted, lh_error *err)
 {
-    const size_t n =
-        ((size_t)chains[F_CHAIN].n + 1) * ((size_t)chains[D_CHAIN].n + 1);
-    int64_t *late = LHI_NEW(claim->mem, int64_t, 2 * n), *next = late + n;
+    const uint64_t n =
+        ((uint64_t)chains[D_CHAIN].n + 1) * ((uint64_t)chains[W_CHAIN].n + 1);
+    if (lhi_verify_count_work(claim, n * ((uint64_t)chains[F_CHAIN].n + 1)))
+        return LH_OK;
+    int64_t *late = LHI_NEW(claim->mem, int64_t, 2 * (size_t)n);
     if (!late)
         return lhi_fail_nomem(err);
-    for (uint32_t w = chains[W_CHAIN].n + 1; w-- > 0;) {
+    int64_t *next = late + n;
+    for (uint32_t f = chains[F_CHAIN].n + 1; f-- > 0;) {
         int64_t *last = late;
         late = next;
         next = last;
-        compute_layer(chains, m->room, w, late, next);
+        compute_layer(chains, m->room, f, late, next);
     }
     *refuted = late[0] < 0;
     return LH_OK;
@@ -285,8 +320,6 @@ lh_status lhi_verify_check_pass_kinds(lhi_verify_model *claim, uint32_t m,
     const uint32_t n = machine->n_ops;
     chain chains[N_CHAINS] = {{0}};
     *refuted = false;
-    if ((double)n * n > most_states) /* steps of a round in the windows */
-        return LH_OK;
     int64_t *times = LHI_NEW(claim->mem, int64_t, 2 * N_CHAINS * (size_t)n);
     if (!times)
         return lhi_fail_nomem(err);
@@ -296,12 +329,8 @@ lh_status lhi_verify_check_pass_kinds(lhi_verify_model *claim, uint32_t m,
         chains[k].per = 1;
     }
     LHI_TRY(tighten_windows(claim, deadline, refuted, err));
-    if (*refuted || !merge_rows(claim, machine, chains))
-        return LH_OK;
-    double states = 1;
-    for (size_t k = 0; k < N_CHAINS; k++)
-        states *= (double)chains[k].n + 1;
-    return states > most_states
+    return *refuted || lhi_verify_count_work(claim, 0) ||
+                   !merge_rows(claim, machine, chains)
                ? LH_OK
                : check_states(claim, machine, chains, refuted, err);
 }

@@ -24,9 +24,16 @@
 #include "base/fail.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/check.h>
 #include <longhaul/experimental/pipeline.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Limit on the steps that verify one certificate's proof: visited states,
+ * compared passes, propagated precedences and literals. So many take about half
+ * a minute. The proof for a Loop with 64 devices and 128 microbatches takes
+ * about 1.4 * 10^8. */
+#define LHI_VERIFY_MOST_WORK UINT64_C(5000000000)
 
 /* Maximum number of stored violations; more are only counted. */
 enum { LHI_MAX_VIOLATIONS = 100 };
@@ -158,5 +165,13 @@ void lhi_verify_check_memory(lhi_verifier *judge);
  * arithmetic, which sets the verdict's makespan. Adds a violation if it
  * deadlocks. */
 lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err);
+
+/* lh_check_certificate() with a limit of `most_work` steps for the proof; more
+ * leave the bound unverified. */
+lh_status lhi_verify_check_certificate(const lh_pipeline *pipeline,
+                                       const lh_schedule *schedule,
+                                       const lh_certificate *certificate,
+                                       uint64_t most_work, lh_claims **out,
+                                       lh_error *err);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct table {
 
 /* State while enumerating one machine. */
 typedef struct state_builder {
-    const lhi_verify_model *c;
+    lhi_verify_model *c;
     const lhi_verify_machine *m;
     lhi_verify_states *s;
     uint32_t room;  /* capacity in states */
@@ -158,15 +158,17 @@ static uint64_t make_key(const state_builder *k, const uint16_t *counts)
 
 /* Enumerates the states (completed operations per row) of a machine that the
  * current time windows allow. Predecessors have smaller numbers, so a state's
- * time is final when it is expanded. False: too many, or out of memory
- * (*no_memory). */
+ * time is final when it is expanded. False: too many, too much work, or out of
+ * memory (*no_memory). */
 static bool enumerate_states(state_builder *k, bool *no_memory)
 {
     const lhi_verify_model *c = k->c;
     uint32_t n = k->m->n_rows;
     if (find_or_add_state(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
         return false;
-    for (uint32_t x = 0; x < k->s->n; x++)
+    for (uint32_t x = 0; x < k->s->n; x++) {
+        if (lhi_verify_count_work(k->c, (uint64_t)n * n))
+            return false;
         for (uint32_t i = 0; i < n; i++) {
             const uint16_t *counts = &k->s->counts[(size_t)x * n];
             const lhi_verify_row *row = &c->rows[k->m->first_row + i];
@@ -184,6 +186,7 @@ static bool enumerate_states(state_builder *k, bool *no_memory)
             }
             k->s->next[(size_t)x * n + i] = to;
         }
+    }
     return true;
 }
 
@@ -308,7 +311,7 @@ bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
 {
     const lhi_verify_row *row = &claim->rows[claim->row_of[o]];
     const lhi_verify_precedence *all = claim->precedences;
-    uint32_t x = o - row->first;
+    uint32_t x = o - row->first, steps = 2;
     int64_t end = claim->start[o] + row->time;
     int64_t begin = claim->finish[o] - row->time;
     bool ok =
@@ -316,22 +319,25 @@ bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
         (x == 0 || lhi_verify_lower_end(claim, o - 1, begin));
     for (uint32_t i = row->out; ok && i != LH_NONE; i = all[i].next_out) {
         const lhi_verify_row *to = &claim->rows[all[i].to];
+        steps++;
         if (all[i].first[x] < to->count)
             ok = lhi_verify_raise_start(claim, to->first + all[i].first[x],
                                         end + all[i].lag);
     }
     for (uint32_t i = row->in; ok && i != LH_NONE; i = all[i].next_in) {
         const lhi_verify_row *from = &claim->rows[all[i].from];
+        steps++;
         if (all[i].need[x] > 0)
             ok = lhi_verify_lower_end(claim, from->first + all[i].need[x] - 1,
                                       begin - all[i].lag);
     }
+    lhi_verify_count_work(claim, steps);
     return ok;
 }
 
 bool lhi_verify_propagate(lhi_verify_model *claim)
 {
-    while (claim->n_queue > 0)
+    while (claim->n_queue > 0 && !lhi_verify_count_work(claim, 0))
         if (!lhi_verify_propagate_operation(claim,
                                             lhi_verify_take_operation(claim)))
             return false;
@@ -349,6 +355,7 @@ static bool compute_state_times(lhi_verify_model *c,
     const lhi_verify_states *s = m->states;
     uint32_t n = m->n_rows;
     uint32_t all = 0;
+    lhi_verify_count_work(c, (uint64_t)s->n * n);
     for (uint32_t x = 0; x < s->n; x++)
         c->early[x] = c->late[x] = -1;
     c->early[0] = 0;
@@ -394,6 +401,7 @@ static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
     uint32_t n = m->n_rows;
     if (!compute_state_times(c, m))
         return false;
+    lhi_verify_count_work(c, 2 * (uint64_t)s->n * n);
     for (uint32_t o = 0; o < m->n_ops; o++) {
         c->new_start[m->first_op + o] = LHI_NEVER;
         c->new_finish[m->first_op + o] = -1;
@@ -463,14 +471,16 @@ static void reset_windows(lhi_verify_model *c, int64_t deadline)
         lhi_verify_queue_operation(c, o);
 }
 
-/* Tightens the time windows of all machines until nothing changes; false: a
- * window is empty, which refutes the deadline. */
+/* Tightens the time windows of all machines until nothing changes or the work
+ * exceeds its limit; false: a window is empty, which refutes the deadline. */
 static bool tighten(lhi_verify_model *c)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t m = 0; m < c->n_machines; m++) {
             const lhi_verify_machine *machine = &c->machines[m];
+            if (lhi_verify_count_work(c, 1))
+                return true;
             if (!c->dirty[m])
                 continue;
             changed = true;
@@ -491,6 +501,7 @@ static bool tighten(lhi_verify_model *c)
 bool lhi_verify_start_windows(lhi_verify_model *claim, int64_t deadline)
 {
     reset_windows(claim, deadline);
+    lhi_verify_count_work(claim, claim->n_ops + claim->slot_at[claim->n_ops]);
     for (uint32_t o = 0; o < claim->n_ops; o++)
         if (!fits(claim, o))
             return false;
