@@ -275,7 +275,7 @@ static int64_t bound_by_kinds(const lh_pipeline *p, uint32_t parts)
              err);
     int64_t units = 0;
     for (uint32_t m = 0; m < shop->n_machines; m++)
-        for (bool possible = !lhi_kind_lattice_is_applicable(shop, m);
+        for (bool possible = !lhi_kind_lattice_is_applicable(shop, m, 1 << 20);
              !possible;) {
             possible = true;
             CHECK_OK(lhi_kind_lattice_check(shop, &heads, m,

@@ -10,6 +10,8 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 
+enum { MEMORY = 1 << 30 }; /* bytes for tables */
+
 /* A pipeline's job shop with heads and tails. W in parts have equal parts
  * (relaxed). */
 typedef struct prepared {
@@ -44,7 +46,7 @@ static bool is_possible(prepared *x, uint32_t first, int64_t ns)
         lhi_shop_get_deadline(x->shop, ns / x->shop->unit_ns);
     bool possible = true;
     for (uint32_t m = first; m < x->shop->n_machines && possible; m++)
-        if (lhi_kind_lattice_is_applicable(x->shop, m))
+        if (lhi_kind_lattice_is_applicable(x->shop, m, MEMORY))
             CHECK_OK(lhi_kind_lattice_check(x->shop, &x->heads, m, deadline,
                                             &x->budget, x->mem, &possible,
                                             &err),
@@ -144,7 +146,7 @@ static void schedules_stay_possible(void)
         CHECK_OK(lh_solve(p, &o, &s, &err), err);
         CHECK(s.schedule);
         prepare(&x, p, parts);
-        CHECK(lhi_kind_lattice_is_applicable(x.shop, 0));
+        CHECK(lhi_kind_lattice_is_applicable(x.shop, 0, MEMORY));
         CHECK_MSG(is_possible(&x, 0, s.makespan_ns),
                   "case %d: %lld ns are refuted", i, (long long)s.makespan_ns);
         lhi_arena_free(x.mem);
@@ -165,7 +167,60 @@ static void unequal_chunks_are_left_out(void)
     lh_pipeline *p = NULL;
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "unequal", &p, &err), err);
     prepare(&x, p, 1);
-    CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0));
+    CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0, MEMORY));
+    lhi_arena_free(x.mem);
+    lh_pipeline_free(p);
+}
+
+/* Two layers of (F + 1) (D + 1) states of 8 bytes take at most an eighth of the
+ * memory for tables. The larger pipeline needs more than 32 bits
+ * can count. */
+static void states_beyond_the_memory_are_left_out(void)
+{
+    enum { N = 10, MORE = 3000 };
+    const size_t need = (size_t)8 * 2 * 8 * (2 * N + 1) * (2 * N + 1);
+    static const unsigned n[] = {N, MORE};
+    for (int i = 0; i < 2; i++) {
+        prepared x = {0};
+        lh_pipeline *p = uniform_make((uniform){.placement = "wave",
+                                                .devices = 1,
+                                                .microbatches = n[i],
+                                                .f = 2,
+                                                .d = 2,
+                                                .w = 2,
+                                                .memory = 4});
+        prepare(&x, p, 1);
+        CHECK(lhi_kind_lattice_is_applicable(x.shop, 0, need) == (i == 0));
+        CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0, need - 1));
+        CHECK(!lhi_kind_lattice_is_applicable(x.shop, 0, 0));
+        lhi_arena_free(x.mem);
+        lh_pipeline_free(p);
+    }
+}
+
+/* A lattice that the budget stops refutes nothing, in whichever row it stops:
+ * without the last rows no path leads to the last state. */
+static void stopped_lattices_refute_nothing(void)
+{
+    prepared x = {0};
+    lh_pipeline *p = uniform_make((uniform){.placement = "wave",
+                                            .devices = 1,
+                                            .microbatches = 1000,
+                                            .f = 2,
+                                            .d = 2,
+                                            .w = 2,
+                                            .more = "backward: joint\n"});
+    prepare(&x, p, 1);
+    lhi_budget_begin(&x.budget, &x.options);
+    CHECK(is_possible(&x, 0, 1000 * 6 * 1000000LL));
+    const uint64_t ticks = x.budget.used;
+    CHECK(ticks > 8);
+    for (uint64_t i = 1; i < 4; i++) {
+        x.options.effort = i * ticks / 4;
+        lhi_budget_begin(&x.budget, &x.options);
+        CHECK(is_possible(&x, 0, 1000 * 6 * 1000000LL));
+        CHECK(x.budget.stop);
+    }
     lhi_arena_free(x.mem);
     lh_pipeline_free(p);
 }
@@ -176,5 +231,7 @@ int main(void)
     RUN(work_of_the_first_device_delays_the_last);
     RUN(schedules_stay_possible);
     RUN(unequal_chunks_are_left_out);
+    RUN(states_beyond_the_memory_are_left_out);
+    RUN(stopped_lattices_refute_nothing);
     return test_summary();
 }

@@ -73,7 +73,7 @@ static lh_status prove_by_pass_kinds(prover *r, bool *done, lh_error *err)
     lhi_heads heads = {0};
     for (uint32_t m = 0; m < s->n_machines && !r->budget.stop; m++) {
         bool possible = true;
-        if (!lhi_kind_lattice_is_applicable(s, m))
+        if (!lhi_kind_lattice_is_applicable(s, m, r->o.memory))
             continue;
         if (!heads.head)
             LHI_TRY(lhi_heads_make(s, UINT64_MAX / 2, &r->budget, r->mem,

@@ -10,8 +10,11 @@
 #include <stdlib.h>
 
 enum {
-    N_KINDS = LHI_W + 1,  /* F, D (or B) and W */
-    STATES_PER_TICK = 256 /* visited states per unit of search work */
+    N_KINDS = LHI_W + 1, /* F, D (or B) and W */
+    N_LAYERS = 2,        /* stored at a time: states with equal numbers of W */
+    STATES_PER_TICK = 256,      /* visited states per unit of search work */
+    STATES_PER_CHECK = 1 << 20, /* between two checks of the budget */
+    MEMORY_SHARE = 8 /* the states take at most 1/8 of the memory for tables */
 };
 
 /* All passes of one kind on a device. */
@@ -30,11 +33,13 @@ typedef struct kind_lattice {
     int64_t *now, *next; /* with x and with x + 1 W */
 } kind_lattice;
 
-bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m)
+bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m,
+                                    size_t memory)
 {
     const lhi_machine *k = &shop->machines[m];
     const lhi_stream *of[N_KINDS] = {NULL};
     uint32_t n[N_KINDS] = {0};
+    uint64_t passes[N_KINDS] = {0};
     if (k->kind != LHI_DEVICE)
         return false;
     for (uint32_t i = 0; i < k->n_streams; i++) {
@@ -44,13 +49,16 @@ bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m)
         const lhi_stream *first = of[t->kind] ? of[t->kind] : t;
         of[t->kind] = first;
         n[t->kind]++;
+        passes[t->kind] += t->count;
         for (uint32_t o = t->first; o < t->first + t->count; o++)
             if (shop->time[o] != shop->time[first->first] ||
                 shop->memory[o] != shop->memory[first->first])
                 return false;
     }
+    const uint64_t states = (passes[LHI_F] + 1) * (passes[LHI_D] + 1);
     return n[LHI_F] > 1 && n[LHI_D] == n[LHI_F] &&
-           (n[LHI_W] == n[LHI_F] || n[LHI_W] == 0);
+           (n[LHI_W] == n[LHI_F] || n[LHI_W] == 0) &&
+           states <= memory / MEMORY_SHARE / N_LAYERS / sizeof(int64_t);
 }
 
 static int compare_times(const void *x, const void *y)
@@ -97,14 +105,25 @@ static inline void take_step(const pass_chain *c, uint32_t x, int64_t time,
         *to = end;
 }
 
+/* Marks the states of a row, those with an equal number of F, as unreached. */
+static void reset_row(const kind_lattice *l, int64_t *times, uint32_t f)
+{
+    const size_t width = (size_t)l->kinds[LHI_D].n + 1;
+    for (size_t i = 0; f <= l->kinds[LHI_F].n && i < width; i++)
+        times[f * width + i] = FAR;
+}
+
 /* Computes the earliest times of the states with `w` W, and from these of the
- * states with w + 1. Returns the number of visited states. */
-static uint64_t expand_layer(const kind_lattice *l, uint32_t w)
+ * states with w + 1. Returns whether the budget is used up. */
+static bool expand_layer(const kind_lattice *l, uint32_t w, lhi_budget *budget)
 {
     const pass_chain *k = l->kinds;
     const uint32_t width = k[LHI_D].n + 1;
     uint64_t n = 0;
-    for (uint32_t f = 0; f <= k[LHI_F].n; f++)
+    for (uint32_t f = 0; f <= k[LHI_F].n; f++) {
+        reset_row(l, l->next, f);
+        if (w == 0)
+            reset_row(l, l->now, f + 1);
         for (uint32_t d = (w + l->parts - 1) / l->parts; d <= f && d < width;
              d++, n++) {
             const size_t at = (size_t)f * width + d;
@@ -124,7 +143,13 @@ static uint64_t expand_layer(const kind_lattice *l, uint32_t w)
                 (k[LHI_W].memory <= 0 || k[LHI_W].memory <= room))
                 take_step(&k[LHI_W], w, time, &l->next[at]);
         }
-    return n;
+        if (n < STATES_PER_CHECK)
+            continue;
+        if (lhi_budget_spend(budget, n / STATES_PER_TICK))
+            return true;
+        n %= STATES_PER_TICK;
+    }
+    return lhi_budget_spend(budget, n / STATES_PER_TICK + 1);
 }
 
 /* Checks whether a path leads to the state in which all passes have run; stops
@@ -133,17 +158,13 @@ static bool has_path(kind_lattice *l, lhi_budget *budget)
 {
     const pass_chain *k = l->kinds;
     const size_t n = ((size_t)k[LHI_F].n + 1) * (k[LHI_D].n + 1);
-    for (size_t i = 0; i < n; i++)
-        l->now[i] = FAR;
+    reset_row(l, l->now, 0);
     l->now[0] = 0;
     for (uint32_t w = 0;; w++) {
-        for (size_t i = 0; i < n; i++)
-            l->next[i] = FAR;
-        const uint64_t visited = expand_layer(l, w);
+        if (expand_layer(l, w, budget))
+            return true;
         if (w == k[LHI_W].n)
             return l->now[n - 1] < FAR;
-        if (lhi_budget_spend(budget, visited / STATES_PER_TICK + 1))
-            return true;
         int64_t *old = l->now;
         l->now = l->next;
         l->next = old;
@@ -155,6 +176,8 @@ lh_status lhi_kind_lattice_check(const lhi_shop *shop, const lhi_heads *heads,
                                  lhi_budget *budget, lhi_arena *mem,
                                  bool *possible, lh_error *err)
 {
+    if (budget->stop)
+        return LH_OK;
     const lhi_mark mark = lhi_arena_mark(mem);
     kind_lattice l = {.parts = shop->parts,
                       .memory_limit = shop->machines[m].memory_limit};

@@ -7,8 +7,10 @@
 #include "schedule/solver/bound/heads.h"
 
 /* Checks whether the relaxation applies to machine m: a device with several
- * chunks whose passes of each kind have equal times and equal memory. */
-bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m);
+ * chunks whose passes of each kind have equal times and equal memory, and whose
+ * states take at most an eighth of `memory`, the bytes for all tables. */
+bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m,
+                                    size_t memory);
 
 /* Checks by the relaxation whether machine m may have an order in a schedule
  * that meets `deadline` (job-shop time), given heads and tails. Sets *possible

@@ -109,7 +109,7 @@ static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
     for (uint32_t i = 0; i < n && !lhi_solver_is_done(r); i++) {
         const uint32_t m = i % 2 ? n - 1 - i / 2 : i / 2;
         if (lhi_windows_get_lattice(r->windows, m) ||
-            !lhi_kind_lattice_is_applicable(r->shop, m))
+            !lhi_kind_lattice_is_applicable(r->shop, m, r->o.memory))
             continue;
         if (!heads.head)
             LHI_TRY(lhi_heads_make(r->shop, ticks / 2, &r->budget, r->mem,
