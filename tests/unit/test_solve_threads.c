@@ -66,6 +66,50 @@ static void ends_when_the_caller_wants(void)
     lh_pipeline_free(p);
 }
 
+/* A third of 300 ticks, then all of those that remain; a request to stop during
+ * a share also stops the whole. */
+static void shares_leave_the_rest(void)
+{
+    watch w = {.calls = 2};
+    const lh_solve_options o = {.effort = 300, .progress = look, .context = &w};
+    lhi_budget budget;
+    lhi_budget_begin(&budget, &o);
+    budget.last_call_s = 60; /* no call before */
+    lhi_budget_limits whole = lhi_budget_begin_share(&budget, 3);
+    CHECK_INT(lhi_budget_get_remaining(&budget, UINT64_MAX), 100);
+    CHECK(!lhi_budget_spend(&budget, 99));
+    CHECK(lhi_budget_spend(&budget, 1));
+    CHECK(lhi_budget_end_share(&budget, whole));
+    CHECK(!budget.stop);
+    CHECK_INT(lhi_budget_get_remaining(&budget, UINT64_MAX), 200);
+    whole = lhi_budget_begin_share(&budget, 1);
+    CHECK_INT(lhi_budget_get_remaining(&budget, UINT64_MAX), 200);
+    CHECK(!lhi_budget_end_share(&budget, whole));
+    whole = lhi_budget_begin_share(&budget, 2);
+    budget.last_call_s = -1;
+    CHECK(lhi_budget_check_time(&budget));
+    CHECK(lhi_budget_end_share(&budget, whole));
+    CHECK(budget.stop && budget.timed_out);
+    CHECK_INT(w.calls, 3);
+}
+
+/* Half of the remaining time. */
+static void shares_divide_the_time(void)
+{
+    const lh_solve_options o = {.time_limit_s = 1000};
+    lhi_budget budget;
+    lhi_budget_begin(&budget, &o);
+    budget.begin_s -= 600;
+    lhi_budget_limits whole = lhi_budget_begin_share(&budget, 2);
+    CHECK(!lhi_budget_check_time(&budget));
+    budget.begin_s -= 210;
+    CHECK(lhi_budget_check_time(&budget));
+    CHECK(lhi_budget_end_share(&budget, whole));
+    CHECK(!budget.stop && !budget.timed_out);
+    budget.begin_s -= 200;
+    CHECK(lhi_budget_check_time(&budget));
+}
+
 /* Even if stopping takes long. */
 static void who_wants_the_end_is_not_asked_again(void)
 {
@@ -102,6 +146,8 @@ int main(void)
     RUN(same_on_other_shapes);
     RUN(same_without_searches);
     RUN(ends_when_the_caller_wants);
+    RUN(shares_leave_the_rest);
+    RUN(shares_divide_the_time);
     RUN(who_wants_the_end_is_not_asked_again);
     RUN(ends_at_the_time_limit);
     return test_summary();

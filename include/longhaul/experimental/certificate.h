@@ -91,9 +91,9 @@ typedef struct lh_certificate {
 } lh_certificate;
 
 /* Repeats the proof of the bound of `solution` and records it. `options` are
- * those of the original search; effort and time limit apply to the proof. For a
- * solution that is not optimal only LH_PROOF_CLOSED_FORM and
- * LH_PROOF_PASS_KINDS are tried.
+ * those of the original search; effort and time limit apply to the proof, and
+ * are shared by the methods. For a solution that is not optimal only
+ * LH_PROOF_CLOSED_FORM and LH_PROOF_PASS_KINDS are tried.
  *
  * The kind is LH_PROOF_NONE if no record exists: no such proof, another
  * objective, too long, or cancelled. Release with lh_certificate_free(). */

@@ -64,20 +64,23 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 /* --- pass kinds ----------------------------------------------------------- */
 
 /* Tries to prove by a device's lattice of pass kinds that no schedule meets the
- * deadline bound - 1; *done: whether it succeeded. */
+ * deadline bound - 1; *done: whether it succeeded. Heads and tails take at most
+ * half of the effort. */
 static lh_status prove_by_pass_kinds(prover *r, bool *done, lh_error *err)
 {
     const lhi_shop *s = r->shop;
     const int64_t deadline =
         lhi_shop_get_deadline(s, r->out->c.refuted_ns / s->unit_ns);
     lhi_heads heads = {0};
-    for (uint32_t m = 0; m < s->n_machines && !r->budget.stop; m++) {
+    for (uint32_t i = 0; i < s->n_machines && !r->budget.stop; i++) {
+        const uint32_t m = lhi_kind_lattice_pick_machine(s, i);
         bool possible = true;
         if (!lhi_kind_lattice_is_applicable(s, m, r->o.memory))
             continue;
         if (!heads.head)
-            LHI_TRY(lhi_heads_make(s, UINT64_MAX / 2, &r->budget, r->mem,
-                                   &heads, err));
+            LHI_TRY(lhi_heads_make(
+                s, lhi_budget_get_remaining(&r->budget, UINT64_MAX) / 2,
+                &r->budget, r->mem, &heads, err));
         LHI_TRY(lhi_kind_lattice_check(s, &heads, m, deadline, &r->budget,
                                        r->mem, &possible, err));
         if (possible)
@@ -187,6 +190,12 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
 static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
+    uint32_t impossible;
+    lhi_windows_free(r->windows); /* lattices that an earlier call could not
+                                   * complete */
+    r->windows = NULL;
+    LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
+                             &r->windows, &impossible, err));
     *done = !lhi_windows_set(r->windows, lhi_shop_get_deadline(r->shop, units),
                              &r->budget);
     if (!*done)
@@ -272,14 +281,19 @@ static uint64_t count_pairs(const lhi_shop *s)
     return n;
 }
 
-/* Tries to prove by clause learning that no schedule meets the deadline
- * makespan - 1, and records the clauses; *done: whether it succeeded. */
-static lh_status prove_by_search(prover *r, lh_error *err)
+/* Tries to prove by clause learning, from the windows that prove_by_windows()
+ * has tightened, that no schedule meets the deadline makespan - 1, and records
+ * the clauses; *done: whether it succeeded. */
+static lh_status prove_by_search(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
     size_t size;
+    lhi_windows_compute_all_counts(r->windows, &r->budget);
+    if (r->budget.stop)
+        return LH_OK;
+    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->orders, err));
     LHI_TRY(lhi_search_estimate_bytes(r->windows, true, &size, err));
     if (count_pairs(r->shop) > LH_PROOF_MAX_PAIRS || size > r->o.memory / 2) {
         r->why = "too large for a clause search";
@@ -294,23 +308,48 @@ static lh_status prove_by_search(prover *r, lh_error *err)
     lhi_search_free(search);
     if (status != LH_OK)
         return status;
-    if (answer == LHI_REFUTED && !r->log.incomplete)
+    *done = answer == LHI_REFUTED && !r->log.incomplete;
+    if (*done)
         return read_clause_log(r, err);
-    r->why = answer == LHI_REFUTED ? "the refutation has too many clauses"
-                                   : "the refutation was stopped; give it more "
-                                     "time";
+    if (!r->budget.stop)
+        r->why = answer == LHI_REFUTED ? "the refutation has too many clauses"
+                                       : "the refutation needs more memory";
     return LH_OK;
 }
 
 /* --- driver --------------------------------------------------------------- */
 
+/* A method that proves that no schedule has the makespan refuted_ns. */
+typedef lh_status proof_method(prover *r, bool *done, lh_error *err);
+
+/* Tries the first n methods in order until one is *done. Each has an equal
+ * share of the effort and time that those before it have left over. Effort and
+ * time that remain at the end go to the methods whose share was too small, in
+ * order. */
+static lh_status try_methods(prover *r, uint32_t n, bool *done, lh_error *err)
+{
+    static proof_method *const methods[] = {prove_by_pass_kinds,
+                                            prove_by_windows, prove_by_search};
+    bool again[3] = {false};
+    for (uint32_t i = 0; i < n && !*done && !r->budget.stop; i++) {
+        const lhi_budget_limits whole =
+            lhi_budget_begin_share(&r->budget, n - i);
+        lh_status status = methods[i](r, done, err);
+        again[i] = lhi_budget_end_share(&r->budget, whole);
+        LHI_TRY(status);
+    }
+    for (uint32_t i = 0; i < n && !*done && !r->budget.stop; i++)
+        if (again[i])
+            LHI_TRY(methods[i](r, done, err));
+    return LH_OK;
+}
+
 /* Proves that no schedule has a makespan below the solution's bound: by pass
- * kinds and, for an `optimal` solution, by time windows or, if these fail, by
- * search. Otherwise stores the reason why it could not. */
+ * kinds and, for an `optimal` solution, by time windows or by search. Otherwise
+ * stores the reason why it could not. */
 static lh_status refute(prover *r, bool optimal, lh_error *err)
 {
     lh_error why = {0};
-    uint32_t impossible;
     bool done = false;
     if (lh_pipeline_shares_links(r->p, LH_NONE)) {
         r->why = "only closed-form bounds can be recorded for links that "
@@ -330,25 +369,14 @@ static lh_status refute(prover *r, bool optimal, lh_error *err)
         return status;
     }
     r->out->c.refuted_ns = r->out->c.bound_ns - 1;
-    LHI_TRY(prove_by_pass_kinds(r, &done, err));
+    LHI_TRY(try_methods(r, optimal ? 3 : 1, &done, err));
     if (done)
-        return LH_OK;
-    if (!optimal) {
-        r->why = "the schedule is not proven to be optimal";
-        return LH_OK;
-    }
-    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->orders, err));
-    LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
-                             &r->windows, &impossible, err));
-    LHI_TRY(prove_by_windows(r, &done, err));
-    if (done)
-        return LH_OK;
-    lhi_windows_compute_all_counts(r->windows, &r->budget);
-    if (r->budget.stop) {
+        r->why = NULL;
+    else if (r->budget.stop)
         r->why = "the refutation was stopped; give it more time";
-        return LH_OK;
-    }
-    return prove_by_search(r, err);
+    else if (!optimal)
+        r->why = "the schedule is not proven to be optimal";
+    return LH_OK;
 }
 
 /* Fills in the certificate's claims from the solution: schedule, makespan,

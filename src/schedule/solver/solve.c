@@ -258,7 +258,7 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_solver_bound_by_shaving(r, err));
     if (r->is_reduced && !lhi_solver_is_done(r))
         LHI_TRY(
-            lhi_reduction_extend_schedules(r, r->budget.max_ticks / 3, err));
+            lhi_reduction_extend_schedules(r, r->budget.limits.ticks / 3, err));
     if (r->low_units > low)
         LHI_TRY(run_dispatch(r, err));
     /* Reduced problems are solved for their bounds and patterns. */
@@ -268,7 +268,8 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
      * search for few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
     for (uint32_t w = 16; w <= 128 && r->budget.used - begin < most; w *= 2)
-        if (!r->is_reduced || w * n * r->shop->n_machines < r->budget.max_ticks)
+        if (!r->is_reduced ||
+            w * n * r->shop->n_machines < r->budget.limits.ticks)
             LHI_TRY(lhi_parallel_beams_run(r, w, err));
     return lhi_portfolio_run(r, err);
 }

@@ -33,6 +33,11 @@ typedef struct kind_lattice {
     int64_t *now, *next; /* with x and with x + 1 W */
 } kind_lattice;
 
+uint32_t lhi_kind_lattice_pick_machine(const lhi_shop *shop, uint32_t i)
+{
+    return i % 2 ? shop->n_machines - 1 - i / 2 : i / 2;
+}
+
 bool lhi_kind_lattice_is_applicable(const lhi_shop *shop, uint32_t m,
                                     size_t memory)
 {

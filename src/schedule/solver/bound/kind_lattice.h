@@ -6,6 +6,11 @@
 
 #include "schedule/solver/bound/heads.h"
 
+/* Returns the i-th machine to which the relaxation is to be applied: the first
+ * and the last one begin, whose heads and tails often give the largest
+ * bounds. */
+uint32_t lhi_kind_lattice_pick_machine(const lhi_shop *shop, uint32_t i);
+
 /* Checks whether the relaxation applies to machine m: a device with several
  * chunks whose passes of each kind have equal times and equal memory, and whose
  * states take at most an eighth of `memory`, the bytes for all tables. */

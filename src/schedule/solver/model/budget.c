@@ -15,12 +15,19 @@ double lhi_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Checks whether the budget's ticks are used up. */
+static bool is_over(const lhi_budget *budget)
+{
+    return budget->limits.ticks > 0 && budget->used >= budget->limits.ticks;
+}
+
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options)
 {
-    *budget = (lhi_budget){.options = options,
-                           .begin_s = lhi_seconds(),
-                           .max_ticks = options->effort,
-                           .may_report = true};
+    *budget = (lhi_budget){
+        .options = options,
+        .begin_s = lhi_seconds(),
+        .limits = {.ticks = options->effort, .seconds = options->time_limit_s},
+        .may_report = true};
     budget->now.best_ns = -1;
     budget->now.phase = "starting";
 }
@@ -31,18 +38,41 @@ lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
     lhi_budget part = *budget;
     part.used = part.next_check = 0;
     memset(part.use, 0, sizeof part.use);
-    part.max_ticks = most > 0 ? most : 1;
+    part.limits.ticks = most > 0 ? most : 1;
     part.may_report = false;
     part.end = end;
     return part;
 }
 
+lhi_budget_limits lhi_budget_begin_share(lhi_budget *budget, uint32_t n)
+{
+    const lhi_budget_limits before = budget->limits;
+    const uint64_t left = lhi_budget_get_remaining(budget, UINT64_MAX);
+    const double now = lhi_seconds() - budget->begin_s;
+    if (before.ticks > 0)
+        budget->limits.ticks = budget->used + left / n + (left / n == 0);
+    if (before.seconds > now)
+        budget->limits.seconds = now + (before.seconds - now) / n;
+    return before;
+}
+
+bool lhi_budget_end_share(lhi_budget *budget, lhi_budget_limits before)
+{
+    const bool is_used_up = budget->stop;
+    budget->limits = before;
+    budget->timed_out = budget->cancelled;
+    budget->stop = budget->cancelled || is_over(budget);
+    lhi_budget_check_time(budget);
+    return is_used_up;
+}
+
 uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most)
 {
-    if (budget->max_ticks == 0)
+    if (budget->limits.ticks == 0)
         return most;
-    uint64_t left =
-        budget->used < budget->max_ticks ? budget->max_ticks - budget->used : 0;
+    uint64_t left = budget->used < budget->limits.ticks
+                        ? budget->limits.ticks - budget->used
+                        : 0;
     return left < most ? left : most;
 }
 
@@ -53,7 +83,7 @@ bool lhi_budget_check_time(lhi_budget *b)
     b->next_check = b->used + TICKS_PER_CHECK;
     if (b->end && atomic_load(b->end))
         b->stop = b->timed_out = true;
-    if (o->time_limit_s > 0 && now >= o->time_limit_s)
+    if (b->limits.seconds > 0 && now >= b->limits.seconds)
         b->stop = b->timed_out = true;
     /* A caller who has requested a stop is not called again. */
     if (b->timed_out || !b->may_report || !o->progress ||
@@ -63,7 +93,7 @@ bool lhi_budget_check_time(lhi_budget *b)
     b->now.seconds = now;
     b->now.effort = b->used;
     if (o->progress(o->context, &b->now))
-        b->stop = b->timed_out = true;
+        b->stop = b->timed_out = b->cancelled = true;
     return b->stop;
 }
 
@@ -72,7 +102,7 @@ bool lhi_budget_check_time(lhi_budget *b)
 static bool spend(lhi_budget *budget, uint64_t ticks)
 {
     budget->used += ticks;
-    if (budget->max_ticks && budget->used >= budget->max_ticks)
+    if (is_over(budget))
         budget->stop = true;
     if (budget->used >= budget->next_check)
         lhi_budget_check_time(budget);

@@ -18,18 +18,25 @@ typedef struct lhi_engine_statistics {
     int64_t gained_ns;
 } lhi_engine_statistics;
 
+/* Limits of a budget; 0: none. */
+typedef struct lhi_budget_limits {
+    uint64_t ticks;
+    double seconds; /* since the budget's begin */
+} lhi_budget_limits;
+
 /* A work budget with time limit, stop flag and statistics. */
 typedef struct lhi_budget {
     const lh_solve_options *options;
     double begin_s, last_call_s;
     uint64_t used, next_check;
-    uint64_t max_ticks;    /* ticks; 0: no limit */
+    lhi_budget_limits limits;
     lh_solve_progress now; /* for the caller's progress */
     bool may_report;       /* may call it: on the caller's thread */
     /* part only: stop flag set by others; may be NULL */
     const atomic_bool *end;
     bool stop;
     bool timed_out;            /* stopped by clock or caller, not by effort */
+    bool cancelled;            /* stopped by the caller */
     uint64_t disabled_engines; /* disabled engines: 1 << lhi_engine */
     lhi_engine engine;         /* engine currently running */
     lhi_engine_statistics use[LHI_N_ENGINES];
@@ -44,6 +51,13 @@ void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
  * that may run on another thread; it also stops when *end is set. */
 lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
                                 const atomic_bool *end);
+/* Limits the budget to 1/n of its remaining ticks (units of search work) and
+ * time. Returns the previous limits, for lhi_budget_end_share(). */
+lhi_budget_limits lhi_budget_begin_share(lhi_budget *budget, uint32_t n);
+/* Restores the limits from before lhi_budget_begin_share(); returns whether the
+ * share was used up. Then budget->stop is set only if the whole budget is used
+ * up, or stopped by the caller. */
+bool lhi_budget_end_share(lhi_budget *budget, lhi_budget_limits before);
 /* Returns the remaining ticks (units of search work), at most `most`. */
 uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
 /* Spends ticks (units of search work); true: the budget is used up or stopped,

@@ -94,8 +94,7 @@ static lh_status bound_by_kinds(lhi_solver *r, const lhi_heads *heads,
 }
 
 /* Raises the lower bound by lattices of pass kinds, on the machines without a
- * lattice. Starts with the first and the last device, whose heads and tails
- * often give the largest bounds. */
+ * lattice. */
 static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
 {
     const uint32_t n = r->shop->n_machines;
@@ -107,7 +106,7 @@ static lh_status bound_by_all_kinds(lhi_solver *r, lh_error *err)
     if (r->best_ns < 0)
         return LH_OK;
     for (uint32_t i = 0; i < n && !lhi_solver_is_done(r); i++) {
-        const uint32_t m = i % 2 ? n - 1 - i / 2 : i / 2;
+        const uint32_t m = lhi_kind_lattice_pick_machine(r->shop, i);
         if (lhi_windows_get_lattice(r->windows, m) ||
             !lhi_kind_lattice_is_applicable(r->shop, m, r->o.memory))
             continue;
