@@ -172,6 +172,82 @@ static void methods_share_the_effort(void)
     lh_pipeline_free(p);
 }
 
+/* Checks that the last statement about a certificate without a proof, whose
+ * bound is `excess` ns below the makespan, does not take the bound as
+ * proven. */
+static void check_last_statement(const lh_pipeline *p, const lh_certificate *c,
+                                 int64_t excess)
+{
+    lh_claims *claims = NULL;
+    lh_error err = {0};
+    char text[160];
+    snprintf(
+        text, sizeof text,
+        "the makespan exceeds the bound, which is not verified, by %" PRId64
+        " ns: the schedule is not proven optimal",
+        excess);
+    CHECK_OK(lh_check_certificate(p, NULL, c, &claims, &err), err);
+    CHECK_INT(lh_n_claims(claims), PROOF + 1 + (excess > 0));
+    if (excess > 0)
+        CHECK_STR(lh_claims_text(claims, PROOF + 1), text);
+    lh_claims_free(claims);
+}
+
+/* A certificate without a proof states the bound, how the solver has proven it,
+ * and why that is not recorded. */
+static void missing_proofs_are_explained(void)
+{
+    static const struct {
+        uniform pipeline;
+        lh_solve_options options;
+        uint64_t effort; /* for the certificate; 0: no limit */
+        lh_solve_status status;
+        const char *reason;
+    } cases[] = {
+        {{"loop", 4, 8, 38, 48, 20, 2, 9.5, 9.5, 8, NULL},
+         {.effort = 300000},
+         1,
+         LH_SOLVE_OPTIMAL,
+         "its repetition was stopped; give it more time"},
+        /* A third of 20 ms is no whole number of ns. */
+        {{"wave", 4, 8, 38, 48, 20, 2, 38, 0, 8, NULL},
+         {.effort = 100000, .sub_blocks = 3},
+         0,
+         LH_SOLVE_FEASIBLE,
+         "for weight-gradient passes in unequal parts only closed forms are "
+         "recorded"},
+        {{"loop", 2, 6, 14, 20, 8, 2, 10, 57, 4, NULL},
+         {.effort = 5000},
+         0,
+         LH_SOLVE_FEASIBLE,
+         "for a schedule that is not optimal only closed forms and pass kinds "
+         "are recorded"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_pipeline *p = uniform_make(cases[i].pipeline);
+        lh_solve_options o = cases[i].options;
+        lh_solution s = {0};
+        lh_certificate *c = NULL;
+        lh_error err = {0};
+        char why[300];
+        o.size = sizeof o;
+        CHECK_OK(lh_solve(p, &o, &s, &err), err);
+        CHECK_INT(s.status, cases[i].status);
+        snprintf(why, sizeof why,
+                 "the solver has proven the bound of %" PRId64
+                 " ns (by %s), but not recorded the proof: %s",
+                 s.bound_ns, s.proven_by, cases[i].reason);
+        o.effort = cases[i].effort;
+        CHECK_OK(lh_certify(p, &o, &s, &c, &err), err);
+        CHECK_INT(c->kind, LH_PROOF_NONE);
+        CHECK_STR(c->why, why);
+        check_last_statement(p, c, s.makespan_ns - s.bound_ns);
+        lh_certificate_free(c);
+        lh_solution_fini(&s);
+        lh_pipeline_free(p);
+    }
+}
+
 /* The largest pipeline of bench/README.md, "Two chunks per device". */
 static void the_largest_documented_bound_is_verified(void)
 {
@@ -211,6 +287,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         hostile_limit = strtoull(argv[1], NULL, 10);
     RUN(methods_share_the_effort);
+    RUN(missing_proofs_are_explained);
     RUN(slow_contradictions_are_refused);
     RUN(proofs_beyond_the_limit_are_unverified);
     if (argc > 1)

@@ -14,6 +14,7 @@
 #include "schedule/solver/model/machine_orders.h"
 #include "schedule/solver/search/search.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ typedef struct prover {
     lhi_machine_orders *orders;
     lhi_clause_log log;
     lhi_certificate *out;
-    const char *why; /* reason for a missing proof */
+    const char *why; /* reason why the solver's proof is not recorded */
 } prover;
 
 /* --- closed forms --------------------------------------------------------- */
@@ -296,7 +297,7 @@ static lh_status prove_by_search(prover *r, bool *done, lh_error *err)
     LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->orders, err));
     LHI_TRY(lhi_search_estimate_bytes(r->windows, true, &size, err));
     if (count_pairs(r->shop) > LH_PROOF_MAX_PAIRS || size > r->o.memory / 2) {
-        r->why = "too large for a clause search";
+        r->why = "the pipeline is too large for a clause search";
         return LH_OK;
     }
     r->log.most = MAX_LOG_WORDS;
@@ -312,8 +313,8 @@ static lh_status prove_by_search(prover *r, bool *done, lh_error *err)
     if (*done)
         return read_clause_log(r, err);
     if (!r->budget.stop)
-        r->why = answer == LHI_REFUTED ? "the refutation has too many clauses"
-                                       : "the refutation needs more memory";
+        r->why = answer == LHI_REFUTED ? "it has too many clauses"
+                                       : "it needs more memory";
     return LH_OK;
 }
 
@@ -352,15 +353,21 @@ static lh_status refute(prover *r, bool optimal, lh_error *err)
     lh_error why = {0};
     bool done = false;
     if (lh_pipeline_shares_links(r->p, LH_NONE)) {
-        r->why = "only closed-form bounds can be recorded for links that "
-                 "data-parallel communication shares";
+        r->why = "with links that data-parallel communication shares only "
+                 "closed forms are recorded";
         return LH_OK;
     }
     lh_status status =
         lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
                       LH_SOLVE_OBJECTIVE_MAKESPAN, r->mem, &r->shop, &why);
-    if (status == LH_EUNSUPPORTED || (status == LH_OK && r->shop->restricted)) {
-        r->why = "only closed-form bounds are valid for this pipeline";
+    if (status == LH_EUNSUPPORTED) {
+        r->why = lhi_arena_strdup(r->mem, why.text);
+        return r->why ? LH_OK : lhi_fail_nomem(err);
+    }
+    if (status == LH_OK && r->shop->restricted) {
+        r->why =
+            "for weight-gradient passes in unequal parts only closed forms "
+            "are recorded";
         return LH_OK;
     }
     if (status != LH_OK) {
@@ -373,9 +380,10 @@ static lh_status refute(prover *r, bool optimal, lh_error *err)
     if (done)
         r->why = NULL;
     else if (r->budget.stop)
-        r->why = "the refutation was stopped; give it more time";
+        r->why = "its repetition was stopped; give it more time";
     else if (!optimal)
-        r->why = "the schedule is not proven to be optimal";
+        r->why = "for a schedule that is not optimal only closed forms and "
+                 "pass kinds are recorded";
     return LH_OK;
 }
 
@@ -405,11 +413,28 @@ static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
     bool done = false;
     LHI_TRY(fill_claims(r, solution, err));
     if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
-        r->why = "only makespan bounds can be recorded";
+        r->why = "only bounds of the makespan are recorded";
     if (r->why)
         return LH_OK;
     LHI_TRY(prove_by_closed_form(r, &done, err));
     return done ? LH_OK : refute(r, solution->status == LH_SOLVE_OPTIMAL, err);
+}
+
+/* Marks the certificate as one without a proof. States the bound, how the
+ * solver has proven it, and why that proof is not recorded. */
+static lh_status record_reason(prover *r, const lh_solution *solution,
+                               lh_error *err)
+{
+    char text[300] = "";
+    if (solution->proven_by && solution->proven_by[0])
+        snprintf(text, sizeof text,
+                 "the solver has proven the bound of %" PRId64
+                 " ns (by %s), but not recorded the proof: ",
+                 solution->bound_ns, solution->proven_by);
+    strncat(text, r->why, sizeof text - 1 - strlen(text));
+    r->out->c.kind = LH_PROOF_NONE;
+    r->out->c.why = lhi_arena_strdup(r->out->mem, text);
+    return r->out->c.why ? LH_OK : lhi_fail_nomem(err);
 }
 
 lh_status lh_certify(const lh_pipeline *pipeline,
@@ -431,10 +456,8 @@ lh_status lh_certify(const lh_pipeline *pipeline,
         r.mem ? lhi_certificate_make(&r.out, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = prove(&r, solution, err);
-    if (status == LH_OK && r.why) {
-        r.out->c.kind = LH_PROOF_NONE;
-        r.out->c.why = r.why;
-    }
+    if (status == LH_OK && r.why)
+        status = record_reason(&r, solution, err);
     lhi_windows_free(r.windows);
     lhi_arena_free(r.mem);
     free(r.log.words);

@@ -397,7 +397,7 @@ static lh_status check_proof(checker *k, lh_error *err)
     default:
         add_statement(k, LH_CLAIM_UNVERIFIED,
                       "the certificate contains no "
-                      "proof of the bound: %.200s",
+                      "proof of the bound: %.300s",
                       k->c->why);
         return LH_OK;
     }
@@ -417,11 +417,15 @@ static lh_status check_all(checker *k, lh_error *err)
     if (k->schedule)
         LHI_TRY(check_schedule(k, k->schedule, "the schedule given",
                                c->makespan_ns, err));
+    const uint32_t proof = k->out->n;
     LHI_TRY(check_proof(k, err));
     if (c->makespan_ns > c->bound_ns)
         add_statement(k, LH_CLAIM_UNVERIFIED,
-                      "the makespan exceeds the bound by %" PRId64
+                      "the makespan exceeds the bound%s by %" PRId64
                       " ns: the schedule is not proven optimal",
+                      k->out->all[proof].status == LH_CLAIM_VERIFIED
+                          ? ""
+                          : ", which is not verified,",
                       c->makespan_ns - c->bound_ns);
     else if (c->makespan_ns < c->bound_ns)
         add_statement(k, LH_CLAIM_WRONG, "the bound is above the makespan");
