@@ -60,7 +60,7 @@ def four_processes_equal_one():
 def by_host_job(rank, cases):
     """The job of stages on a GPU whose group is gloo, which cannot send GPU
     memory."""
-    import longhaul.torch._runtime as runtime
+    from longhaul.torch import _runtime, _transport
 
     def only_staged(send):
         def checked(end, ops, tag, staged):
@@ -70,9 +70,9 @@ def by_host_job(rank, cases):
 
         return checked
 
-    runtime._needs_host = lambda *_: True
-    runtime.Inlet.post = only_staged(runtime.Inlet.post)
-    runtime.Outlet.send = only_staged(runtime.Outlet.send)
+    _runtime._needs_host = lambda *_: True
+    _transport.Inlet.post = only_staged(_transport.Inlet.post)
+    _transport.Outlet.send = only_staged(_transport.Outlet.send)
     return torch_runs.pipeline_job(rank, cases, "cpu")
 
 

@@ -27,7 +27,7 @@ from torch_runs import RATE, on_ranks, run_cases, trains  # noqa: E402
 PLACE = os.environ.get("LONGHAUL_PLACE", "cuda")
 IS_GPU = PLACE == "cuda"
 if not IS_GPU:
-    import longhaul.torch._runtime as _runtime
+    from longhaul.torch import _runtime, _transport
 
     def _staged(method):
         def checked(end, ops, tag, staged):
@@ -37,8 +37,8 @@ if not IS_GPU:
         return checked
 
     _runtime._needs_host = lambda *_: True
-    _runtime.Inlet.post = _staged(_runtime.Inlet.post)
-    _runtime.Outlet.send = _staged(_runtime.Outlet.send)
+    _transport.Inlet.post = _staged(_transport.Inlet.post)
+    _transport.Outlet.send = _staged(_transport.Outlet.send)
 
 
 def has_gpu():

@@ -21,12 +21,12 @@ from ._adapting import KEEP, Adapt, Follower, Leader, Switch, Word, vote
 from ._clocks import host_clock, host_ns, marks_of
 from ._features import Features
 from ._host import RailMessages, messages_over
-from ._inject import injected
-from ._orders import Course, Order, links_of
+from ._links import Links
+from ._orders import Course, Order
 from ._records import Row, gathered, packed, settle, trace_text, write_text
 from ._shapes import tell_by_host
 from ._sharding import Link, Steps
-from ._transport import Delays, Inlet, Message, Outlet, Sending
+from ._transport import Message, Sending
 
 __all__ = ["PipelineRuntime", "Switch", "places"]
 
@@ -78,7 +78,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     Attributes:
         order: the name of the current schedule.
-        path: data path of messages: "direct", "delegated" or "mixed".
         device: the plan's device that this rank runs.
         switches: switches during the run.
         step_s: duration of the last step on this rank, in seconds.
@@ -161,7 +160,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         options |= {"loss_fn": loss_fn}
         self._options = options
         super().__init__(stages, self._course.n_microbatches, **options)
-        self._links = self._course.links()
         self._place = _place_of(stages[0].device)
         self._meet(stages[0].group, rails)
         # Gloo allows any number of pending receives in any order. NCCL's
@@ -176,22 +174,18 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._times: list[tuple[Any, Any]] = []
         self._messages: dict[tuple[bool, int, int], Message] = {}
         self._sendings: dict[tuple[bool, int, int], Sending] = {}
-        self._inlets: dict[int, Inlet] = {}
-        self._outlets: dict[int, Outlet] = {}
         self._steps = 0
         self._is_measured = False
         self._is_whole = True  # no step has raised
         self.step_s = 0.0
         self.switches: list[Switch] = []
-        self._delegated: frozenset[tuple[int, int]] = frozenset()
-        if path is None:
-            is_staged = self._is_staged or rails is not None
-            path = "delegated" if is_staged else "direct"
-        self._choose_path(path)
-        self._emulated = self._course.pipeline if inject is not None else None
-        self._transfers: dict[tuple[int, int], int] = {}
+        self._links = Links(
+            self._course, self._host, self.device, self._place, self._is_staged
+        )
+        self._links.choose_path(path)
+        self._is_emulated = inject is not None
         if inject is not None:
-            self.inject(inject)
+            self._links.inject(inject)
         self.sharding = features.apply(self._course, stages, self.scale_grads)
         if self.sharding is not None:
             self.scale_grads = False
@@ -236,6 +230,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     # --- links --------------------------------------------------------------
 
+    @property
+    def path(self) -> str:
+        """Data path of messages: "direct", "delegated" or "mixed"."""
+        return self._links.path
+
     def inject(self, text: str) -> None:
         """Sets the delays of emulated links from the next step on.
 
@@ -243,66 +242,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             InvalidError: the runtime was made without `inject`, so its links
                 are real, or the text names no link.
         """
-        if self._emulated is None:
+        if not self._is_emulated:
             raise InvalidError(
                 "inject: the links of this runtime are real; make it with "
                 'inject="" or delays'
             )
-        emulated = self._course.links(injected(self._course.pipeline, text))
-        self._transfers = {
-            ends: link.transfer_ns for ends, link in emulated.items()
-        }
-        self._delays = {
-            ends: Delays(link.latency_ns, link.transfer_ns)
-            for ends, link in emulated.items()
-        }
-        for device, inlet in self._inlets.items():
-            inlet.delays = self._delays.get((device, self.device))
-
-    def _choose_path(self, path: str | Iterable[str]) -> None:
-        names = {link.name for link in self._links.values()}
-        wanted = links_of(path, names)
-        if isinstance(self._host, RailMessages) and names and not wanted:
-            raise InvalidError(
-                "rails: only delegated messages use them, and path is "
-                "'direct'; leave one of both out"
-            )
-        if self._is_staged and wanted != names:
-            raise UnsupportedError(
-                f"path: {sorted(names - wanted)[0]!r} is to be direct, but the "
-                "stages' process group is gloo, which sends no GPU's memory; "
-                'take "delegated", or NCCL for the group'
-            )
-        self._delegate(
-            ends for ends, link in self._links.items() if link.name in wanted
-        )
-
-    def _delegate(self, links: Iterable[tuple[int, int]]) -> None:
-        self._delegated = frozenset(links)
-        self.path = "mixed" if self._delegated else "direct"
-        if self._delegated == frozenset(self._links):
-            staged = self._links or self._is_staged
-            self.path = "delegated" if staged else "direct"
-
-    def _inlet(self, device: int) -> Inlet:
-        if device not in self._inlets:
-            made = Inlet(
-                f"device {device}",
-                self._host,
-                self._place,
-                self._control is not None,
-            )
-            if self._emulated is not None:
-                made.delays = self._delays.get((device, self.device))
-            self._inlets[device] = made
-        return self._inlets[device]
-
-    def _outlet(self, device: int) -> Outlet:
-        if device not in self._outlets:
-            self._outlets[device] = Outlet(
-                f"device {device}", self._host, self._place
-            )
-        return self._outlets[device]
+        self._links.inject(text)
 
     # --- the schedule -------------------------------------------------------
 
@@ -427,10 +372,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         ops = self._receivers[forward, index](microbatch)
         if ops:
             peer = self._course.places[index + (-1 if forward else 1)]
-            staged = self._is_staged or (peer, self.device) in self._delegated
             tag = self._tag(forward, index, microbatch)
-            self._messages[forward, index, microbatch] = self._inlet(peer).post(
-                ops, tag, staged
+            self._messages[forward, index, microbatch] = self._links.post(
+                peer, ops, tag
             )
 
     def _post_all(self) -> None:
@@ -450,15 +394,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 ops = original(microbatch)
                 if ops:
                     to = index + (1 if forward else -1)
-                    peer = self._course.places[to]
-                    staged = (
-                        self._is_staged
-                        or (self.device, peer) in self._delegated
-                    )
                     tag = self._tag(forward, to, microbatch)
-                    self._sendings[forward, index, microbatch] = self._outlet(
-                        peer
-                    ).send(ops, tag, staged)
+                    self._sendings[forward, index, microbatch] = (
+                        self._links.send(self._course.places[to], ops, tag)
+                    )
                 return []
 
             return get_send_ops
@@ -580,6 +519,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 "one, since the stages' process group is gloo and they are on "
                 "GPUs; leave it out, or take NCCL for the group"
             )
+        self._links.observe()
         self._host.separate_votes()
         if dist.get_rank() == self._first[0]:
             self._control = Leader(
@@ -607,11 +547,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         if order is not None and against is None:
             self._follow(order)
             if told["delegated"] is not None:
-                self._delegate(
-                    ends
-                    for ends, link in self._links.items()
-                    if link.name in told["delegated"]
-                )
+                self._links.delegate(told["delegated"])
         self.switches.append(
             Switch(
                 self._steps + 1,
@@ -725,9 +661,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 self._course.places, self._members, self._host, self._place
             ),
         )
-        self._close_ends(True)
         self._hosts, self._members, self._is_measured = [*hosts], members, False
         self.device = self._hosts.index(first.group_rank)
+        self._links.move(self.device)
         self._receivers.clear()
         stages = [
             PipelineStage(
@@ -745,12 +681,6 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         for stage in stages:
             self._take_over(stage)
 
-    def _close_ends(self, waits: bool) -> None:
-        for end in (*self._inlets.values(), *self._outlets.values()):
-            end.close(waits)
-        self._inlets.clear()
-        self._outlets.clear()
-
     def close(self) -> None:
         """Ends this rank's threads; call before destroying the process group.
 
@@ -761,7 +691,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         if self._control is not None:
             self._control.close(waits)
             self._control = None
-        self._close_ends(waits)
+        self._links.close(waits)
         self._host.close(waits)
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
@@ -794,7 +724,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 self._course,
                 self._order_of_step,
                 rows,
-                self._transfers,
+                self._links.transfers,
                 f"{self._course.name}, {self.order}, PyTorch",
             )
             write_text(path, text)
