@@ -13,9 +13,14 @@
 #include "runtime/transport/wire_format.h"
 #include "virtual_time.h"
 
+#include <arpa/inet.h>
+#include <limits.h>
 #include <longhaul/experimental/transport.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static const int64_t ms_ns = 1000000;
 static const char secret[] = "0123456789abcdef0123456789abcdef";
@@ -602,15 +607,31 @@ static void *echo(void *of)
     return NULL;
 }
 
+/* Returns a socket that listens at a free port of 127.0.0.1, and the port. */
+static int make_listener(uint16_t *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(fd, (struct sockaddr *)&at, size) == 0 && listen(fd, 8) == 0 &&
+          getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
 static void public_messages(void)
 {
-    uint16_t port = free_port();
+    uint16_t port;
+    const int listener = make_listener(&port);
     lh_transport_options o = public_options(port, 0);
     lh_transport *t = NULL;
     lh_error err = {0};
     pthread_t other;
+    o.listener = listener; /* at the port, where no other can listen */
     pthread_create(&other, NULL, echo, &port);
     CHECK_OK(lh_transport_join(&o, &t, &err), err);
+    CHECK(close(listener) == 0);
     static unsigned char bytes[300000], got[sizeof bytes];
     for (size_t n = sizeof bytes; t && n; n = n > 8 ? 8 : 0) {
         for (size_t i = 0; i < n; i++)
@@ -628,6 +649,73 @@ static void public_messages(void)
     lh_transport_free(t);
 }
 
+/* A rank that waits for a message that no rank sends. */
+typedef struct waiting_rank {
+    lh_transport_options options;
+    lh_status status; /* of the wait */
+    lh_error err;
+    bool is_waiting;
+} waiting_rank;
+
+static void *wait_in_vain(void *of)
+{
+    waiting_rank *w = of;
+    lh_transport *t = NULL;
+    unsigned char byte;
+    CHECK_OK(lh_transport_join(&w->options, &t, &w->err), w->err);
+    w->is_waiting = true;
+    w->status = lh_transport_receive(t, !w->options.rank, 5, 1, &byte, &w->err);
+    lh_transport_free(t);
+    return NULL;
+}
+
+/* A stop condition: the rank waits for its message. */
+static bool is_waiting(void *of)
+{
+    return ((waiting_rank *)of)->is_waiting;
+}
+
+/* Lets both ranks wait in vain. */
+static void wait_on_both(waiting_rank ranks[2])
+{
+    uint16_t port;
+    const int listener = make_listener(&port);
+    pthread_t other;
+    for (uint32_t i = 0; i < 2; i++)
+        ranks[i].options = public_options(port, i);
+    ranks[0].options.listener = listener;
+    ranks[1].options.wait_ns = ranks[1].is_waiting ? 0 : 1;
+    ranks[1].options.stop = ranks[1].is_waiting ? is_waiting : NULL;
+    ranks[1].options.context = &ranks[1];
+    ranks[1].is_waiting = false;
+    pthread_create(&other, NULL, wait_in_vain, &ranks[1]);
+    wait_in_vain(&ranks[0]);
+    pthread_join(other, NULL);
+    close(listener);
+}
+
+static void public_waits(void)
+{
+    waiting_rank late[2] = {0}, stopped[2] = {0}, alone = {0};
+    lh_transport *t = NULL;
+    wait_on_both(late);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_INT(late[i].status, LH_EIO);
+        CHECK_HAS(late[i].err.text, "rank 1: rank 0 has not sent the message "
+                                    "with tag 5 within 1e-09 s");
+    }
+    stopped[1].is_waiting = true;
+    wait_on_both(stopped);
+    CHECK_INT(stopped[1].status, LH_ECANCELED);
+    CHECK_INT(stopped[0].status, LH_EIO);
+    CHECK_HAS(stopped[0].err.text, "rank 1: interrupted");
+    alone.options = public_options(free_port(), 0);
+    alone.options.stop = is_waiting;
+    alone.options.context = &alone;
+    alone.is_waiting = true;
+    CHECK_INT(lh_transport_join(&alone.options, &t, &alone.err), LH_ECANCELED);
+}
+
 static void public_errors(void)
 {
     static const char *const texts[] = {"rank 2 of 2",
@@ -636,9 +724,12 @@ static void public_errors(void)
                                         "job: missing",
                                         "rails: at most 8",
                                         "no such thing",
-                                        "join_ns, silence_ns: must be from 0",
-                                        "join_ns, silence_ns: must be from 0",
-                                        "rails: missing"};
+                                        "join_ns, silence_ns, wait_ns: must be",
+                                        "join_ns, silence_ns, wait_ns: must be",
+                                        "rails: missing",
+                                        "wait_ns: must be from 0",
+                                        "listener: only rank 0",
+                                        "rank 0 cannot use its listener"};
     static const char *const unknown[] = {"no such thing"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         lh_transport_options o = public_options(free_port(), 0);
@@ -655,6 +746,9 @@ static void public_errors(void)
         o.silence_ns = i == 7 ? INT64_MAX : o.silence_ns;
         if (i == 8)
             o.rails = NULL;
+        o.wait_ns = i == 9 ? -1 : 0;
+        o.rank = i == 10 ? 1 : o.rank;
+        o.listener = i >= 10 ? INT_MAX : 0;
         CHECK(lh_transport_join(&o, &t, &err) != LH_OK);
         CHECK_HAS(err.text, texts[i]);
         CHECK(t == (lh_transport *)&o);
@@ -679,6 +773,7 @@ int main(void)
     RUN_VIRTUAL(segments);
     RUN_VIRTUAL(leaves_in_the_middle);
     RUN(public_messages);
+    RUN(public_waits);
     RUN(public_errors);
     return test_summary();
 }

@@ -44,18 +44,31 @@ typedef struct lh_transport_options {
     int64_t join_ns;    /* limit for all ranks to join; 0: 4 s */
     int64_t silence_ns; /* a rank silent for this time is lost; 0: 3.5 s, with
                          * rails 10 s */
+    /* Limit for each send and receive, after which the transport fails on all
+     * ranks; 0: none. */
+    int64_t wait_ns;
+    /* Rank 0: a socket that listens at `port` of `host`, so that no other
+     * program can take the port before the ranks join. The transport uses a
+     * copy; the caller closes the socket. 0: the transport makes one. */
+    int listener;
+    /* Stop condition, polled about seven times a second by each thread that
+     * joins, sends or receives. Once it returns true, the thread's call returns
+     * LH_ECANCELED, and the transport fails on all ranks. NULL: none. */
+    bool (*stop)(void *context);
+    void *context;
 } lh_transport_options;
 
 /* Joins the job; returns once all ranks are connected. Release with
  * lh_transport_free(). LH_EIO: a rank is missing, or rejects another one.
  * LH_EINVAL: an option is out of range, or no interface belongs to a rail.
- * LH_EUNSUPPORTED: built without TCP. */
+ * LH_ECANCELED: stopped. LH_EUNSUPPORTED: built without TCP. */
 LH_API lh_status lh_transport_join(const lh_transport_options *options,
                                    lh_transport **out, lh_error *err);
 
 /* Sends bytes to rank `to` under a tag; returns once `data` may be reused: for
- * more than 16 KiB, after the message is received. LH_EIO: a rank has failed;
- * the error has its number and the reason. LH_EINVAL: no such rank. */
+ * more than 16 KiB, after the message is received. LH_EIO: a rank has failed,
+ * or the limit has passed; the error has the failed rank's number and the
+ * reason. LH_ECANCELED: stopped. LH_EINVAL: no such rank. */
 LH_API lh_status lh_transport_send(lh_transport *transport, uint32_t to,
                                    uint64_t tag, const void *data,
                                    size_t n_bytes, lh_error *err);

@@ -9,6 +9,7 @@
 #include <longhaul/experimental/transport.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A year: the sum with the present time fits. */
@@ -16,7 +17,16 @@ static const int64_t MOST_NS = INT64_C(31536000000000000);
 
 struct lh_transport {
     lhi_net *net;
+    int64_t wait_ns;             /* limit for a send or receive; 0: none */
+    bool (*stop)(void *context); /* NULL: none */
+    void *context;
 };
+
+/* Tests whether a duration is within the limits of the options. */
+static bool is_duration(int64_t ns)
+{
+    return ns >= 0 && ns <= MOST_NS;
+}
 
 lh_status lh_transport_join(const lh_transport_options *options,
                             lh_transport **out, lh_error *err)
@@ -33,11 +43,16 @@ lh_status lh_transport_join(const lh_transport_options *options,
                         LHI_SECRET_MIN_BYTES);
     if (!o.job || !o.port)
         return lhi_fail(err, LH_EINVAL, "%s: missing", o.job ? "port" : "job");
-    if (o.join_ns < 0 || o.join_ns > MOST_NS || o.silence_ns < 0 ||
-        o.silence_ns > MOST_NS)
+    if (!is_duration(o.join_ns) || !is_duration(o.silence_ns) ||
+        !is_duration(o.wait_ns))
         return lhi_fail(err, LH_EINVAL,
-                        "join_ns, silence_ns: must be from 0 to %" PRId64,
+                        "join_ns, silence_ns, wait_ns: must be from 0 to "
+                        "%" PRId64,
                         MOST_NS);
+    if (o.listener < 0 || (o.listener && o.rank))
+        return lhi_fail(err, LH_EINVAL,
+                        "listener: only rank 0 has one, which is an open "
+                        "socket; the others leave it 0");
     if (o.n_rails && !o.rails)
         return lhi_fail(err, LH_EINVAL, "rails: missing");
     if (o.n_rails > LHI_MAX_RAILS)
@@ -48,11 +63,14 @@ lh_status lh_transport_join(const lh_transport_options *options,
         .n_ranks = o.n_ranks,
         .host = o.host,
         .port = o.port,
+        .listener = o.listener,
         .job = o.job,
         .secret = o.secret,
         .secret_size = o.secret_bytes,
         .join_ns = o.join_ns,
         .outlasts_wrong_secrets = true, /* the caller gave all ranks one */
+        .is_stopped = o.stop,
+        .stop_context = o.context,
         .silence_ns = o.silence_ns,
         .n_rails = o.n_rails,
         .rails = o.rails,
@@ -60,6 +78,8 @@ lh_status lh_transport_join(const lh_transport_options *options,
     lh_transport *t = malloc(sizeof *t);
     if (!t)
         return lhi_fail_nomem(err);
+    *t = (lh_transport){
+        .wait_ns = o.wait_ns, .stop = o.stop, .context = o.context};
     lh_status status = lhi_net_tcp(&tcp, &t->net, err);
     if (status != LH_OK) {
         free(t);
@@ -80,6 +100,43 @@ static lh_status check_peer(const lh_transport *t, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
+/* A wait for an operation; until_ns: 0: no limit. */
+typedef struct wait_state {
+    lh_transport *transport;
+    const lhi_net_op *op;
+    int64_t until_ns;
+} wait_state;
+
+/* Tests whether the caller stops a wait. Fails the transport, which ends the
+ * wait, if the limit has passed. */
+static bool is_wait_stopped(void *of)
+{
+    const wait_state *w = of;
+    lh_transport *t = w->transport;
+    if (t->stop && t->stop(t->context))
+        return true;
+    if (w->until_ns && lhi_now_ns() >= w->until_ns) {
+        char why[120];
+        snprintf(why, sizeof why,
+                 "rank %u has not %s the message with tag %" PRIu64
+                 " within %g s",
+                 w->op->peer, w->op->receives ? "sent" : "received", w->op->tag,
+                 (double)t->wait_ns * 1e-9);
+        lhi_net_abort(t->net, why);
+    }
+    return false;
+}
+
+/* Waits until an operation is done, within the limits of the options. */
+static lh_status wait_op(lh_transport *t, lhi_net_op *op, lh_error *err)
+{
+    wait_state w = {t, op, t->wait_ns ? lhi_now_ns() + t->wait_ns : 0};
+    const lhi_net_stop stop = {is_wait_stopped, &w};
+    lh_error e = {0};
+    lh_status status = lhi_net_wait_or_stop(t->net, op, &stop, &e);
+    return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
+}
+
 lh_status lh_transport_send(lh_transport *t, uint32_t to, uint64_t tag,
                             const void *data, size_t n_bytes, lh_error *err)
 {
@@ -87,7 +144,7 @@ lh_status lh_transport_send(lh_transport *t, uint32_t to, uint64_t tag,
     LHI_TRY(check_peer(t, to, err));
     LHI_TRY(lhi_net_send(t->net, to, tag, data, n_bytes, LHI_NET_NO_LINK,
                          lhi_now_ns(), LHI_NET_NO_TURN, &op, err));
-    return lhi_net_wait(t->net, &op, 0, err);
+    return wait_op(t, &op, err);
 }
 
 lh_status lh_transport_receive(lh_transport *t, uint32_t from, uint64_t tag,
@@ -96,7 +153,7 @@ lh_status lh_transport_receive(lh_transport *t, uint32_t from, uint64_t tag,
     lhi_net_op op = {0};
     LHI_TRY(check_peer(t, from, err));
     LHI_TRY(lhi_net_receive(t->net, from, tag, data, n_bytes, &op, err));
-    return lhi_net_wait(t->net, &op, 0, err);
+    return wait_op(t, &op, err);
 }
 
 void lh_transport_abort(lh_transport *t, const char *reason)

@@ -17,6 +17,7 @@
 #include "runtime/transport/wire_format.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -531,6 +532,23 @@ static void extend_timeout(lhi_tcp_join_state *t)
         t->until_ns = until_ns;
 }
 
+/* Makes rank 0 listen at address `a`: on a copy of the caller's socket, if it
+ * has one. */
+static lh_status listen_first(lhi_tcp_join_state *t,
+                              const struct sockaddr_storage *a, socklen_t size,
+                              lh_error *err)
+{
+    const int given = t->options->listener;
+    if (given == 0)
+        return lhi_listen_at(a, size, 0, &t->listener, &t->port, err);
+    t->listener = fcntl(given, F_DUPFD_CLOEXEC, 0);
+    if (t->listener < 0 || fcntl(t->listener, F_SETFL, O_NONBLOCK))
+        return lhi_fail(err, LH_EIO, "rank 0 cannot use its listener: %s",
+                        strerror(errno));
+    t->port = t->options->port;
+    return LH_OK;
+}
+
 /* Connects this rank with all others: it connects to lower ranks and accepts
  * higher ranks. Rank 0 distributes the addresses. */
 static lh_status join(lhi_tcp_join_state *t, lh_error *err)
@@ -541,7 +559,7 @@ static lh_status join(lhi_tcp_join_state *t, lh_error *err)
     LHI_TRY(lhi_address_resolve(o->host ? o->host : "127.0.0.1", o->port, &a,
                                 &size, err));
     if (o->rank == 0) {
-        LHI_TRY(lhi_listen_at(&a, size, 0, &t->listener, &t->port, err));
+        LHI_TRY(listen_first(t, &a, size, err));
         LHI_TRY(accept_higher_ranks(t, err));
         extend_timeout(t);
         LHI_TRY(send_table(t, t->extra, err));

@@ -418,6 +418,7 @@ typedef struct lhi_tcp_options {
      * reach it, so on loopback if it is loopback */
     const char *host;
     uint16_t port;   /* rank 0's */
+    int listener;    /* rank 0: listening there; the caller's. 0: none */
     const char *job; /* job name; ranks of other jobs are rejected */
     /* LHI_SETUP_BYTES; an authenticated rank with another one ends the joining
      * of all, with the part that differs. NULL: not compared. */
