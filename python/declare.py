@@ -19,13 +19,15 @@ import cffi
 # Macros that Python code uses; the compiler computes their values.
 CONSTANTS = ("LH_ALL_LINKS", "LH_KIND_TEXT_SIZE", "LH_PASS_TEXT_SIZE")
 
-# Python functions that the library calls: those of longhaul/_search.py.
+# Python functions that the library calls: those of longhaul/_search.py and of
+# longhaul/torch/_host.py.
 CALLED = """
 extern "Python" {
     bool longhaul_on_layouts(void *, uint32_t, uint32_t, int64_t);
     bool longhaul_on_plan(void *, const lh_plan_progress *);
     bool longhaul_on_solve(void *, const lh_solve_progress *);
     bool longhaul_on_point(void *, uint32_t, uint32_t);
+    bool longhaul_on_wait(void *);
 }
 """
 

@@ -8,6 +8,8 @@ pip, for the same Python or for that which $LONGHAUL_PYTHON names. The test with
 hosts, which are network namespaces, needs root and the program ip.
 """
 import ctypes
+import datetime
+import errno
 import logging
 import os
 import pathlib
@@ -28,9 +30,12 @@ import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
 from harness import WORK, check, long_test, test  # noqa: E402
 from longhaul.torch import Adapt, MemoryCheckpoint, PipelineRuntime  # noqa: E402
+from longhaul.torch._host import messages_over  # noqa: E402
+from torch import distributed  # noqa: E402
 
 logging.disable(logging.WARNING)
 ADDRESSES = "127.0.0.1", "127.0.0.2"
+LIMIT = datetime.timedelta(minutes=10)
 torch_runs.ROWS = 512  # messages of 64 KiB over rails
 
 
@@ -176,7 +181,8 @@ def broken_job(rank, text):
 @test
 def a_step_that_raises_ends_the_steps_of_all_ranks():
     got = torch_runs.on_ranks(2, broken_job, torch_runs.pipeline(2))
-    check(got == ["rank 1: a step has failed", "broken here"], f"{got}")
+    check(got == ["receive from rank 1 over link dc1>dc0: rank 1: a step has failed",
+                  "broken here"], f"{got}")
 
 
 def refused_job(rank, text):
@@ -203,6 +209,123 @@ def rails_that_no_message_can_use_are_rejected():
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 
+def taken_job(rank):
+    """Returns whether another program could take rank 0's port just before the ranks
+    join, and the error if rank 0 has no such address."""
+    from longhaul.torch import _host
+
+    def join(function, options, *more):
+        if rank == 0 and function == _host.lib.lh_transport_join:
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    other.bind(("127.0.0.1", options.port))
+                    other.listen()
+                    taken.append(0)
+                except OSError as error:
+                    taken.append(error.errno)
+        call(function, options, *more)
+
+    taken, group = [], distributed.new_group(backend="gloo")
+    call, _host.try_call = _host.try_call, join
+    messages_over(ADDRESSES, group, LIMIT).close()
+    os.environ["MASTER_ADDR"] = "192.0.2.1"  # of no host: RFC 5737
+    try:
+        messages_over(ADDRESSES, group, LIMIT)
+    except longhaul.Error as error:
+        return taken, str(error)
+    return taken, "nothing"
+
+
+@test
+def no_other_program_takes_the_port_of_rank_0():
+    got = torch_runs.on_ranks(2, taken_job)
+    check(got[0][0] == [errno.EADDRINUSE], f"{got[0][0]}")
+    for _, said in got:
+        check("rank 0 cannot listen at 192.0.2.1: " in said, said)
+
+
+def at_first_poll(act):
+    """Calls a function when a wait of this process first looks for signals."""
+    from longhaul.torch import _host
+
+    actions = [act]
+
+    def longhaul_on_wait(context):
+        if actions:
+            actions.pop()()
+        return _host.longhaul_on_wait(context)
+
+    _host.ffi.def_extern(error=True, onerror=_host._keep)(longhaul_on_wait)
+
+
+def waiting_job(rank, how):
+    """Both ranks wait for messages that none sends: until the time limit, or until
+    rank 0 interrupts rank 1's wait. Returns the error."""
+    store = distributed.distributed_c10d._get_default_store()
+    limit = datetime.timedelta(milliseconds=1) if how == "limit" else LIMIT
+    messages = messages_over(ADDRESSES, distributed.new_group(backend="gloo"), limit)
+    if how == "interrupt" and rank == 1:
+        at_first_poll(lambda: store.set("waits", str(os.getpid())))
+    elif how == "interrupt":
+        os.kill(int(store.get("waits")), signal.SIGINT)
+    try:
+        messages.receive_object(1 - rank)
+    except (longhaul.Error, KeyboardInterrupt) as error:
+        messages.close()
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+@test
+def waits_end_by_their_limit_or_a_signal():
+    got = torch_runs.on_ranks(2, waiting_job, "limit")
+    check(all(re.fullmatch(
+        "MessageError: rank (0: rank 1|1: rank 0) has not sent the message with tag 6 "
+        r"within 0\.001 s", said) for said in got), f"{got}")
+    got = torch_runs.on_ranks(2, waiting_job, "interrupt")
+    check(got == ["MessageError: rank 1: interrupted", "KeyboardInterrupt: "], f"{got}")
+
+
+def lost_job(rank, text, how):
+    """In the second step rank 0 ends, or interrupts rank 1, which waits for its first
+    message. Returns the step's error."""
+    def act(*_):
+        if runtime._steps == 1 and how == "end":
+            os._exit(0)
+        elif runtime._steps == 1 and not interrupted:
+            interrupted.append(True)
+            os.kill(int(store.get("waits")), signal.SIGINT)
+
+    def before(_, step):
+        if step == 1 and rank == 1:
+            at_first_poll(lambda: store.set("waits", str(os.getpid())))
+
+    store, interrupted = distributed.distributed_c10d._get_default_store(), []
+    stages = torch_runs.stages_of(text, rank)
+    runtime = PipelineRuntime(text, stages, schedule="gpipe", loss_fn=torch_runs.loss_of,
+                              scale_grads=False, rails=ADDRESSES)
+    if rank == 0:
+        stages[0].submod.register_forward_hook(act)
+    try:
+        torch_runs.trains(runtime, 2, 8, before)
+    except (longhaul.Error, KeyboardInterrupt) as error:
+        runtime.close()
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+@test
+def a_lost_rank_or_a_signal_ends_a_step_that_waits():
+    text = torch_runs.pipeline(2)
+    got = torch_runs.on_ranks(2, lost_job, text, "end")
+    check(got == [None, "MessageError: receive from rank 0 over link dc0>dc1: rank 0: it "
+                  "has ended without a shutdown: it refuses the rails of rank 1"], f"{got}")
+    got = torch_runs.on_ranks(2, lost_job, text, "interrupt")
+    check(got[1] == "KeyboardInterrupt: " and got[0].endswith(
+        "rank 1 over link dc0>dc1: rank 1: interrupted"), f"{got}")
+
+
 # --- restarts ----------------------------------------------------------------
 
 
@@ -210,7 +333,7 @@ def train_job(rank, text, sharded, deaths, steps=4):
     """Trains two devices in two replicas by AdamW, from the states that earlier
     attempts have kept. `deaths`: a map from ranks to the steps in which their
     process is killed. Returns the first step, losses, random numbers, and weights."""
-    distributed, torch_runs.ROWS = torch_runs.distributed, 2
+    torch_runs.ROWS = 2
     device, replica = rank % 2, rank // 2
     lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
     copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]

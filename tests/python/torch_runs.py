@@ -94,14 +94,15 @@ def _work(rank, ranks, job, arguments, meeting, folder, enter):
 
 
 def on_ranks(ranks, job, *arguments, enter=None):
-    """Runs a function on this many processes; returns its results. `enter`: called
-    with the rank before the ranks connect."""
+    """Runs a function on this many processes; returns its results, None of a process
+    that ended within it. `enter`: called with the rank before the ranks connect."""
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.start_processes(
             _work, (ranks, job, arguments, f"{folder}/meeting", folder, enter),
             nprocs=ranks, start_method="fork")
-        return [pickle.loads(pathlib.Path(folder, str(rank)).read_bytes())
-                for rank in range(ranks)]
+        made = [pathlib.Path(folder, str(rank)) for rank in range(ranks)]
+        return [pickle.loads(one.read_bytes()) if one.exists() else None
+                for one in made]
 
 
 def _step_worker(worker):

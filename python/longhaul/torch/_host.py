@@ -9,6 +9,8 @@ library's transport does this (longhaul/experimental/transport.h).
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import os
 import pickle
 import secrets
@@ -23,7 +25,7 @@ import torch.distributed as dist
 from .._errors import Error, FileError, InvalidError
 from .._library import encoded, ffi, lib, options, text_of, try_call
 from ._clocks import host_clock
-from ._transport import Sending, Worker
+from ._transport import MessageError, Sending, Worker
 
 _VOTE_TAG, _OBJECT_TAG = 5, 6  # below the tags of messages between passes
 _SECRET_BYTES = 32
@@ -62,8 +64,9 @@ class HostMessages:
         """Returns new sentences about lost and reconnected connections."""
         return []
 
-    def close(self, waits: bool) -> None:
-        """Ends the messages; not `waits`: other ranks fail."""
+    def close(self, failure: str | None = None) -> None:
+        """Ends the messages. `failure`: the reason why this rank has failed,
+        which all waits of other ranks over rails get."""
 
     def send_object(self, what: Any, rank: int) -> None:
         data = torch.frombuffer(
@@ -99,11 +102,12 @@ class HostMessages:
 class GlooMessages(HostMessages):
     """Messages by a gloo group of all ranks."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, limit: datetime.timedelta) -> None:
         self._group = self._votes = group
+        self._limit = limit
 
     def separate_votes(self) -> None:
-        self._votes = dist.new_group(backend="gloo")
+        self._votes = dist.new_group(backend="gloo", timeout=self._limit)
 
     def send(self, tensor: torch.Tensor, rank: int, tag: int) -> None:
         dist.send(tensor, rank, group=self._group, tag=tag)
@@ -133,12 +137,15 @@ class _Later:
 class RailMessages(HostMessages):
     """Messages over rails."""
 
-    def __init__(self, names: Sequence[str], group: Any) -> None:
+    def __init__(
+        self, names: Sequence[str], group: Any, limit: datetime.timedelta
+    ) -> None:
         """Connects all ranks; collective.
 
         Args:
             names: this rank's rails: interfaces, networks or addresses.
             group: gloo group of all ranks, for the start.
+            limit: of each wait for a message.
 
         Raises:
             InvalidError: a rail is none of this host's.
@@ -146,42 +153,44 @@ class RailMessages(HostMessages):
         """
         self._rank, self._n = dist.get_rank(), dist.get_world_size()
         self._sender: Worker | None = None
-        first = None
-        if self._rank == 0:
-            first = _free_port(), secrets.token_bytes(_SECRET_BYTES)
         told: list[Any] = [None] * self._n
+        host = os.environ.get("MASTER_ADDR", "")
         dist.all_gather_object(
-            told, (host_clock(), len(names), first), group=group
+            told, (host_clock(), len(names), host), group=group
         )
-        port, secret = told[0][2]
         if len({n for _, n, _ in told}) > 1:
             raise InvalidError(
                 "rails: must be equally many on all ranks; they have "
                 + ", ".join(str(n) for _, n, _ in told)
             )
         is_one_host = len({clock for clock, _, _ in told}) == 1
-        host = os.environ.get("MASTER_ADDR", "127.0.0.1" if is_one_host else "")
-        if not host:
+        if not all(host for _, _, host in told) and not is_one_host:
             raise InvalidError(
                 "rails: the ranks are on several hosts; set MASTER_ADDR to an "
                 "address of rank 0's host, as torchrun does"
             )
+        host = host or "127.0.0.1"
         kept = [ffi.new("char[]", encoded(name)) for name in names]
-        asked = options(
-            "lh_transport_options",
-            rank=self._rank,
-            n_ranks=self._n,
-            host=ffi.new("char[]", encoded(host)),
-            port=port,
-            job=ffi.new("char[]", b"longhaul.torch"),
-            secret=ffi.new("char[]", secret),
-            secret_bytes=_SECRET_BYTES,
-            join_ns=_JOIN_NS,
-            n_rails=len(kept),
-            rails=ffi.new("char *[]", kept),
-        )
         out = ffi.new("lh_transport **")
-        _try(lib.lh_transport_join, asked, out)
+        with contextlib.ExitStack() as sockets:
+            listener, port, secret = _meet(host, group, sockets)
+            asked = options(
+                "lh_transport_options",
+                rank=self._rank,
+                n_ranks=self._n,
+                host=ffi.new("char[]", encoded(host)),
+                port=port,
+                listener=listener,
+                job=ffi.new("char[]", b"longhaul.torch"),
+                secret=ffi.new("char[]", secret),
+                secret_bytes=_SECRET_BYTES,
+                join_ns=_JOIN_NS,
+                wait_ns=round(limit.total_seconds() * 1e9),
+                n_rails=len(kept),
+                rails=ffi.new("char *[]", kept),
+                stop=lib.longhaul_on_wait,
+            )
+            _try(lib.lh_transport_join, asked, out)
         # Freed by close() alone, after the last call of a thread.
         self._transport: Any = out[0]
         self._calls = threading.Condition()
@@ -190,7 +199,7 @@ class RailMessages(HostMessages):
     def _call(self, function: Any, *arguments: Any) -> None:
         with self._calls:
             if self._transport is None:
-                raise Error("the messages have ended")
+                raise MessageError("the messages have ended")
             transport = self._transport
             self._n_calls += 1
         try:
@@ -257,12 +266,14 @@ class RailMessages(HostMessages):
             found.append(text_of(text))
         return found
 
-    def close(self, waits: bool) -> None:
+    def close(self, failure: str | None = None) -> None:
         if self._transport is None:
             return
-        if not waits:  # all waits end soon
-            lib.lh_transport_abort(self._transport, b"a step has failed")
-        elif self._sender is not None:
+        if failure is not None:  # all waits end soon
+            lib.lh_transport_abort(
+                self._transport, failure.replace("\0", " ").encode()
+            )
+        if self._sender is not None:
             self._sender.close(True)
         with self._calls:
             ended, self._transport = self._transport, None
@@ -272,35 +283,83 @@ class RailMessages(HostMessages):
 
 
 def messages_over(
-    rails: str | Iterable[str] | None, group: Any
+    rails: str | Iterable[str] | None, group: Any, limit: datetime.timedelta
 ) -> HostMessages:
     """Returns the messages of all ranks: over rails, or by a gloo group;
-    collective.
+    collective. `limit`: of each wait.
 
     Raises:
         InvalidError: no rail is named.
         UnsupportedError: the library has no TCP.
     """
     if rails is None:
-        return GlooMessages(group)
+        return GlooMessages(group, limit)
     names = rails.split(",") if isinstance(rails, str) else list(rails)
     if not names or not all(names):
         raise InvalidError(
             f"rails: {rails!r} must be names of network interfaces, networks "
             "or addresses: 'eth1,eth2'"
         )
-    return RailMessages(names, group)
+    return RailMessages(names, group, limit)
+
+
+# What a signal's handler raised during a wait of this thread.
+_raised = threading.local()
+
+
+def _keep(_: Any, error: BaseException, __: Any) -> None:
+    _raised.error = error
+
+
+@ffi.def_extern(error=True, onerror=_keep)
+def longhaul_on_wait(_: Any) -> bool:
+    """Runs the handlers of signals that came during a wait: Python runs them
+    in each function of the main thread. The wait ends if one raises."""
+    return False
 
 
 def _try(function: Any, *arguments: Any) -> None:
+    _raised.error = None
     try:
         try_call(function, *arguments)
+    except KeyboardInterrupt as error:  # the wait was stopped
+        raise (_raised.error or error) from None
     except FileError as error:  # a lost rank
-        raise Error(str(error)) from error
+        raise MessageError(str(error)) from error
 
 
-def _free_port() -> int:
-    """Returns a port that is free now."""
-    with socket.socket() as made:
-        made.bind(("", 0))
-        return made.getsockname()[1]
+def _meet(
+    host: str, group: Any, sockets: contextlib.ExitStack
+) -> tuple[int, int, bytes]:
+    """Lets rank 0 listen at a free port of its address `host`; collective.
+
+    Returns:
+        Rank 0's socket, in `sockets`, and 0 on other ranks; its port; and a
+        secret of all ranks.
+
+    Raises:
+        Error: rank 0 cannot listen.
+    """
+    listener, first = 0, [("", 0, b"")]
+    if dist.get_rank() == 0:
+        try:
+            kind, _, _, _, at = socket.getaddrinfo(
+                host, 0, type=socket.SOCK_STREAM
+            )[0]
+            made = sockets.enter_context(socket.socket(kind))
+            made.bind(at)
+            made.listen()
+            listener, port = made.fileno(), made.getsockname()[1]
+            first = [("", port, secrets.token_bytes(_SECRET_BYTES))]
+        except OSError as error:  # the other ranks have to know
+            first = [(str(error), 0, b"")]
+    dist.broadcast_object_list(
+        first, 0, group=group, device=torch.device("cpu")
+    )
+    wrong, port, secret = first[0]
+    if wrong:
+        raise Error(
+            f"rails: rank 0 cannot listen at {host}: {wrong}; set MASTER_ADDR "
+            "to an address of its host"
+        )
+    return listener, port, secret

@@ -118,6 +118,7 @@ class Links:
         """Posts the receive of a message from a device."""
         if device not in self._inlets:
             made = Inlet(
+                f"device {device}",
                 self._name(device, self._device),
                 self._host,
                 self._place,
@@ -133,7 +134,10 @@ class Links:
         """Begins to send a message to a device."""
         if device not in self._outlets:
             self._outlets[device] = Outlet(
-                self._name(self._device, device), self._host, self._place
+                f"device {device}",
+                self._name(self._device, device),
+                self._host,
+                self._place,
             )
         staged = self._uses_host(self._device, device)
         return self._outlets[device].send(ops, tag, staged)
@@ -142,7 +146,8 @@ class Links:
         return self._is_staged or (source, to) in self._delegated
 
     def _name(self, source: int, to: int) -> str:
-        return f"device {source if to == self._device else to}"
+        link = self._links.get((source, to))
+        return f"{source}>{to}" if link is None else link.name
 
     # the ends' threads
 

@@ -52,15 +52,15 @@ def _place_of(device: Any) -> torch.device:
     return device
 
 
-def _backend(group: Any, device: torch.device) -> str:
+def _backend(group: Any, device: torch.device) -> Any:
     """Returns the backend by which a group sends a device's memory."""
     group = dist.group.WORLD if group is None else group
-    return group._get_backend(device).name()
+    return group._get_backend(device)
 
 
 def _needs_host(group: Any, device: torch.device) -> bool:
     """Tests whether a group cannot send a device's memory."""
-    return device.type == "cuda" and _backend(group, device) == "gloo"
+    return device.type == "cuda" and _backend(group, device).name() == "gloo"
 
 
 def _is_known(cell: str) -> bool:
@@ -162,9 +162,23 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         super().__init__(stages, self._course.n_microbatches, **options)
         self._place = _place_of(stages[0].device)
         self._meet(stages[0].group, rails)
+        self._agree(stages[0].group)
+        self._prepare(schedule, inject, path, adapt, schedule_at or {})
+
+    def _prepare(
+        self,
+        schedule: Any,
+        inject: str | None,
+        path: str | Iterable[str] | None,
+        adapt: bool | Adapt,
+        schedule_at: Mapping[int, Any],
+    ) -> None:
+        """Makes the state of steps, by the constructor's arguments."""
+        stages = self._stages
         # Gloo allows any number of pending receives in any order. NCCL's
         # pending receives block sends to the same rank.
-        self._posts_early = _backend(stages[0].group, self._place) == "gloo"
+        backend = _backend(stages[0].group, self._place)
+        self._posts_early = backend.name() == "gloo"
         self._is_staged = _needs_host(stages[0].group, self._place)
         self.notices: list[str] = []
         self._is_posted = False
@@ -176,7 +190,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._sendings: dict[tuple[bool, int, int], Sending] = {}
         self._steps = 0
         self._is_measured = False
-        self._is_whole = True  # no step has raised
+        self._failure: str | None = None  # the last step has raised
         self.step_s = 0.0
         self.switches: list[Switch] = []
         self._links = Links(
@@ -186,11 +200,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._is_emulated = inject is not None
         if inject is not None:
             self._links.inject(inject)
-        self.sharding = features.apply(self._course, stages, self.scale_grads)
-        if self.sharding is not None:
-            self.scale_grads = False
-            if inject is not None:
-                self.sharding.link = Link()
+        self._shard()
+        if self.sharding is not None and self._is_emulated:
+            self.sharding.link = Link()
         self._follow(self._course.chosen(schedule))
         for stage in self._stages:
             self._take_over(stage)
@@ -199,19 +211,32 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 "schedule_at: a run with adapt chooses its schedules; leave "
                 "one of both out"
             )
-        self._planned = self._prepare_switches(schedule_at or {})
+        self._planned = self._prepare_switches(schedule_at)
         self._control: Leader | Follower | None = None
         if adapt:
             self._begin_adapting(adapt)
 
+    def _shard(self) -> None:
+        """Applies the plan's sharding, recomputation and offloading."""
+        self.sharding = self._features.apply(
+            self._course, self._stages, self.scale_grads
+        )
+        if self.sharding is not None:
+            self.scale_grads = False
+
     # ranks
 
     def _meet(self, group: Any, rails: str | Iterable[str] | None) -> None:
-        """Connects all ranks over host memory, and exchanges their data."""
+        """Connects all ranks over host memory. Waits have the time limit of
+        the stages' group."""
         if dist.get_backend(group) == "fake":
             raise UnsupportedError("a process group that is fake runs nothing")
-        self._gloo = dist.new_group(backend="gloo")
-        self._host = messages_over(rails, self._gloo)
+        limit = _backend(group, self._place).options._timeout
+        self._gloo = dist.new_group(backend="gloo", timeout=limit)
+        self._host = messages_over(rails, self._gloo, limit)
+
+    def _agree(self, group: Any) -> None:
+        """Exchanges the ranks' data."""
         members = (
             list(range(dist.get_world_size()))
             if group is None
@@ -467,7 +492,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         """Runs an iteration like PyTorch's `step()`; with `adapt`, schedules
         may switch between two iterations."""
         begin = host_ns()
-        self._is_whole = False  # until it has completed
+        self._failure = "a step has failed"  # until it has completed
         trains = self._has_backward
         if trains and self._steps in self._planned:
             self._follow(self._planned.pop(self._steps))
@@ -486,6 +511,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 sending.wait()
             if self.sharding is not None and trains:
                 self.sharding.end()
+        except KeyboardInterrupt:
+            self._failure = "interrupted"
+            raise
         finally:
             self._sendings.clear()
             self._messages.clear()
@@ -501,7 +529,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         for text in self._host.read_notices():
             self.notices.append(text)
             log.warning("%s", text)
-        self._is_whole = True
+        self._failure = None
         return made
 
     # schedule switches
@@ -687,12 +715,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         After a step that raised it does not wait for them: other ranks may
         never send the messages that they wait for, or only after this call.
         """
-        waits = self._is_whole
+        waits = self._failure is None
         if self._control is not None:
             self._control.close(waits)
             self._control = None
         self._links.close(waits)
-        self._host.close(waits)
+        self._host.close(self._failure)
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last step as a longhaul trace, for `longhaul report

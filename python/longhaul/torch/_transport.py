@@ -25,7 +25,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .._errors import Error
 from ._clocks import host_ns
+
+
+class MessageError(Error, RuntimeError):
+    """A message cannot be sent or received, since a rank has failed. PyTorch's
+    groups raise a RuntimeError then."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +45,11 @@ class Delays:
 class Message:
     """A received message. Times are the host's clock."""
 
-    def __init__(self, ops: Sequence[Any], tag: int, device: Any) -> None:
+    def __init__(
+        self, ops: Sequence[Any], tag: int, device: Any, link: str
+    ) -> None:
+        """Makes a message; `link`: the name for errors."""
+        self._link = link
         self.ops = ops
         self.tag = tag
         self.works: list[Any] = []
@@ -56,7 +66,20 @@ class Message:
 
     def wait(self) -> None:
         """Returns once the message has arrived. Without a thread its arrival
-        is recorded here, which may be later."""
+        is recorded here, which may be later.
+
+        Raises:
+            MessageError: it cannot arrive; with the rank and the link.
+        """
+        try:
+            self._wait()
+        except Exception as error:
+            raise MessageError(
+                f"receive from rank {self.ops[0].peer} over link {self._link}: "
+                f"{error}"
+            ) from error
+
+    def _wait(self) -> None:
         if self.there is None:
             for work in self.works:
                 work.wait()
@@ -100,19 +123,31 @@ class Worker:
 class Sending:
     """A send in flight; keeps its data alive until completion."""
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, tensors: Sequence[Any], where: str = "") -> None:
+        """Makes a send; `where`: the rank and the link for errors."""
+        self._where = where
         self.tensors = tensors
         self.works: list[Any] = []
         self.error: BaseException | None = None
         self.over: threading.Event | None = None
 
     def wait(self) -> None:
-        for work in self.works:
-            work.wait()
-        if self.over is not None:
-            self.over.wait()
-        if self.error is not None:
-            raise self.error
+        """Returns once the data may be overwritten.
+
+        Raises:
+            MessageError: it has failed; with the rank and the link.
+        """
+        try:
+            for work in self.works:
+                work.wait()
+            if self.over is not None:
+                self.over.wait()
+            if self.error is not None:
+                raise self.error
+        except Exception as error:
+            if not self._where:
+                raise
+            raise MessageError(f"{self._where}: {error}") from error
 
 
 def _event(device: Any) -> Any:
@@ -138,12 +173,14 @@ class Inlet:
     """The receiving end of a link."""
 
     def __init__(
-        self, name: str, host: Any, device: Any, is_observed: bool
+        self, name: str, link: str, host: Any, device: Any, is_observed: bool
     ) -> None:
-        """Makes the end of a link. `host`: HostMessages for staged messages;
-        `is_observed`: arrivals are recorded at once, for adaptation."""
+        """Makes the end of a link. `name`: of its sender, for the thread;
+        `link`: of the link, for errors; `host`: HostMessages for staged
+        messages; `is_observed`: arrivals are recorded at once, for
+        adaptation."""
         self.delays: Delays | None = None  # None: a real link
-        self._name = name
+        self._name, self._link = name, link
         self._host = host
         self._device = device
         self._is_observed = is_observed or device.type != "cpu"
@@ -153,7 +190,7 @@ class Inlet:
 
     def post(self, ops: Sequence[Any], tag: int, staged: bool) -> Message:
         """Posts a receive: in the pipeline's group, or in host memory."""
-        message = Message(ops, tag, self._device)
+        message = Message(ops, tag, self._device, self._link)
         if not staged:
             message.works = [
                 dist.irecv(op.tensor, op.peer, group=op.group, tag=tag + i)
@@ -233,15 +270,17 @@ class Inlet:
 class Outlet:
     """The sending end of a link."""
 
-    def __init__(self, name: str, host: Any, device: Any) -> None:
-        self._name = name
+    def __init__(self, name: str, link: str, host: Any, device: Any) -> None:
+        """Makes the end of a link, as an Inlet's; `name`: of its receiver."""
+        self._name, self._link = name, link
         self._host = host
         self._device = device
         self._stream: Any = None
         self._worker: Worker | None = None
 
     def send(self, ops: Sequence[Any], tag: int, staged: bool) -> Sending:
-        sending = Sending([op.tensor for op in ops])
+        where = f"send to rank {ops[0].peer} over link {self._link}"
+        sending = Sending([op.tensor for op in ops], where)
         if not staged:
             sending.works = [
                 dist.isend(op.tensor, op.peer, group=op.group, tag=tag + i)
