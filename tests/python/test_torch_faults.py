@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
@@ -186,27 +187,45 @@ def a_step_that_raises_ends_the_steps_of_all_ranks():
 
 
 def refused_job(rank, text):
-    """Returns the error for each wrong argument."""
+    """Returns the error for each wrong argument, and the number of connections that
+    remain over rails."""
     told = []
-    for given in ({"rails": ""}, {"rails": ["lo", "no such thing"]},
-                  {"rails": ADDRESSES[rank:]}, {"rails": "lo", "path": "direct"},
-                  {"rails": "lo", "adapt": Adapt(staging_s=0.001)}):
+    for given in ({"rails": ""}, {"rails": [ADDRESSES[1], "no such thing"]},
+                  {"rails": ADDRESSES[rank:]}, {"rails": ADDRESSES, "path": "direct"},
+                  {"rails": ADDRESSES, "adapt": Adapt(staging_s=0.001)},
+                  {"rails": ADDRESSES, "adapt": Adapt(candidates="none such")}):
         try:
-            PipelineRuntime(text, torch_runs.stages_of(text, rank), **given)
+            PipelineRuntime(text, torch_runs.stages_of(text, rank), **given).close()
             told.append("nothing")
         except longhaul.Error as error:
-            told.append(str(error))
-    return told
+            told.append(f"{error}, {cut(ADDRESSES[1])} remain")
+    # One rank alone rejects its argument, which the other has to know.
+    try:
+        runtime = PipelineRuntime(text, torch_runs.stages_of(text, rank), rails=ADDRESSES,
+                                  path=["dc0>dc1"] if rank else ["no link"])
+        runtime._host.receive_object(0)
+    except longhaul.Error as error:
+        told.append(str(error))
+        if rank:
+            runtime.close()
+    threads = [one.name for one in threading.enumerate() if "longhaul" in one.name]
+    return told, threads
 
 
 @test
 def rails_that_no_message_can_use_are_rejected():
+    got = torch_runs.on_ranks(2, refused_job, torch_runs.pipeline(2))
     for said, wanted in zip(
-            torch_runs.on_ranks(2, refused_job, torch_runs.pipeline(2))[0],
+            got[0][0],
             ("rails: '' must be names", "rail 1: 'no such thing' is neither",
              "rails: must be equally many on all ranks; they have 2, 1",
-             "rails: only delegated messages", "staging_s: with rails"), strict=True):
-        check(wanted in said, f"{said!r} has no {wanted!r}")
+             "rails: only delegated messages", "staging_s: with rails",
+             "unknown candidate", "path: 'no link' is neither"), strict=True):
+        check(wanted in said and ("remain" not in said or ", 0 remain" in said),
+              f"{said!r} has no {wanted!r}")
+    check(got[1][0][-1].startswith("rank 0: its runtime was not made: path: 'no link'"),
+          got[1][0][-1])
+    check(not got[0][1] and not got[1][1], f"threads {got[0][1]}, {got[1][1]}")
 
 
 def taken_job(rank):

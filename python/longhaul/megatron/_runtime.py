@@ -51,10 +51,11 @@ class _Runtime(PipelineRuntime):
         super().__init__(
             what, stages, scale_grads=False, layers=layers_of, **options
         )
-        if self.sharding is None:
-            return
+
+    def _shard(self) -> None:
+        super()._shard()
         demands = self._course.demands
-        for stage in self._stages:
+        for stage in self._stages if self.sharding is not None else ():
             self.sharding.scale = stage.submod.scale
             if demands is not None:
                 recompute_operations(stage.submod, demands, stage.stage_index)

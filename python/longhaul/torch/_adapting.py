@@ -185,8 +185,8 @@ class Leader:
         self._proposal: tuple[Order, str] | None = None
         self._open: Order | None = None  # subject of the vote
         self._word = Word(KEEP)
-        self._worker = Worker("longhaul adapt")
         self._make(clocks)
+        self._worker = Worker("longhaul adapt")
 
     def _make(self, clocks: Sequence[int]) -> None:
         how = self._how

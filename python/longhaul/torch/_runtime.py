@@ -162,8 +162,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         super().__init__(stages, self._course.n_microbatches, **options)
         self._place = _place_of(stages[0].device)
         self._meet(stages[0].group, rails)
-        self._agree(stages[0].group)
-        self._prepare(schedule, inject, path, adapt, schedule_at or {})
+        try:
+            self._agree(stages[0].group)
+            self._prepare(schedule, inject, path, adapt, schedule_at or {})
+        except BaseException as error:
+            why = str(error) or type(error).__name__
+            self._host.close(f"its runtime was not made: {why}")
+            raise
 
     def _prepare(
         self,
