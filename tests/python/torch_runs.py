@@ -530,9 +530,42 @@ def activations_job(rank, plan, layers, cases):
     return made
 
 
+def _raise(text):
+    raise ValueError(text)
+
+
+class Unmovable:
+    """A layer's attribute that cannot be packed, or cannot be unpacked."""
+
+    def __init__(self, packs):
+        self.packs = packs
+
+    def __reduce__(self):
+        if not self.packs:
+            _raise("cannot be packed")
+        return _raise, ("cannot be unpacked",)
+
+
+def failed_moves(move, layer):
+    """Returns the errors of moves in which a layer, if this rank has it, cannot be
+    moved."""
+    said = []
+    for packs in (False, True):
+        if layer is not None:
+            layer.unmovable = Unmovable(packs)
+        try:
+            move()
+        except longhaul.Error as error:
+            said.append(str(error))
+    if layer is not None:
+        del layer.unmovable
+    return said
+
+
 def moves_job(rank, text, counts):
-    """Trains by AdamW, with other layers per chunk before each step; returns losses
-    and the number of layers that moved."""
+    """Trains by AdamW, with other layers per chunk before each step; a move that
+    fails for its second layer is tried before. Returns losses, the number of layers
+    that moved, and the errors."""
     from longhaul.torch import PipelineRuntime, places
 
     where = places(text)
@@ -551,10 +584,13 @@ def moves_job(rank, text, counts):
         [p for stage in stages for p in stage.submod.parameters()], lr=RATE)
     first = any(stage.is_first for stage in stages)
     last = any(stage.is_last for stage in stages)
-    made, moved = [], []
+    made, moved, refused = [], [], []
     for step, now in enumerate(counts):
         x, y = data(8, step)
         losses = []
+        if step == 1 and now != counts[0]:
+            refused += failed_moves(lambda now=now: runtime.move_layers(now, optimizer),
+                                    stages[0].submod.layers[2] if rank == 0 else None)
         if step:
             moved.append(runtime.move_layers(now, optimizer))
         runtime.step(*([x] if first else []),
@@ -562,7 +598,6 @@ def moves_job(rank, text, counts):
         optimizer.step()
         optimizer.zero_grad()
         made.append([loss.item() for loss in losses])
-    refused = []
     for wrong in ([1] * (len(where) + 1), [0, *counts[0][1:]]):
         try:
             runtime.move_layers(wrong, optimizer)
@@ -580,18 +615,22 @@ def moves_job(rank, text, counts):
 
 
 def hosts_job(rank, text, hosts, given):
-    """Trains by AdamW, with the devices on other ranks before each step; returns
-    losses, and for each step this rank's device and chunks."""
+    """Trains by AdamW, with the devices on other ranks before each step; an exchange
+    that fails on one rank is tried before. Returns losses, for each step this rank's
+    device and chunks, and the errors."""
     from longhaul.torch import PipelineRuntime
 
     runtime = PipelineRuntime(text, stages_of(text, rank), loss_fn=loss_of,
                               scale_grads=False, **given)
     optimizer = torch.optim.AdamW([p for stage in runtime.stages
                                    for p in stage.submod.parameters()], lr=RATE)
-    made, seen, said = [], [], ""
+    made, seen, said = [], [], []
     for step, now in enumerate(hosts):
         x, y = data(runtime._course.n_microbatches, step)
         losses = []
+        if now and step == 1:
+            said += failed_moves(lambda now=now: runtime.move_hosts(now, optimizer),
+                                 runtime.stages[1].submod if rank == 2 else None)
         if now:
             runtime.move_hosts(now, optimizer)
         runtime.step(*([x] if any(one.is_first for one in runtime.stages) else []),
@@ -604,7 +643,7 @@ def hosts_job(rank, text, hosts, given):
     try:
         runtime.move_hosts([0, 0, 0], optimizer)
     except longhaul.Error as error:
-        said = str(error)
+        said.append(str(error))
     runtime.close()
     return made, seen, said
 

@@ -69,9 +69,10 @@ class HostMessages:
         which all waits of other ranks over rails get."""
 
     def send_object(self, what: Any, rank: int) -> None:
-        data = torch.frombuffer(
-            bytearray(pickle.dumps(what)), dtype=torch.uint8
-        )
+        self.send_bytes(pickle.dumps(what), rank)
+
+    def send_bytes(self, what: bytes, rank: int) -> None:
+        data = torch.frombuffer(bytearray(what), dtype=torch.uint8)
         size = torch.tensor([data.numel()], device="cpu")
         self.send(size, rank, _OBJECT_TAG)
         self.send(data, rank, _OBJECT_TAG)
@@ -92,11 +93,14 @@ class HostMessages:
         ]
 
     def receive_object(self, rank: int) -> Any:
+        return pickle.loads(self.receive_bytes(rank))
+
+    def receive_bytes(self, rank: int) -> bytes:
         size = torch.empty(1, dtype=torch.int64, device="cpu")
         self.receive(size, rank, _OBJECT_TAG)
         data = torch.empty(int(size), dtype=torch.uint8, device="cpu")
         self.receive(data, rank, _OBJECT_TAG)
-        return pickle.loads(data.numpy().tobytes())
+        return data.numpy().tobytes()
 
 
 class GlooMessages(HostMessages):

@@ -6,6 +6,7 @@ state."""
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.utils._pytree import tree_map_only
 
-from .._errors import InvalidError, UnsupportedError
+from .._errors import Error, InvalidError, UnsupportedError
 from ._host import HostMessages
 from ._modules import stack_of
 
@@ -86,38 +87,80 @@ def check_counts(old: Sequence[int], new: Sequence[int]) -> None:
         )
 
 
-def pack(layer: nn.Module, optimizer: Any) -> Any:
-    """Takes a layer's parameters out of the optimizer; returns the layer and
-    its optimizer state, in host memory."""
-    states: list[tuple[int, Any]] = []
-    for p in layer.parameters():
-        p.grad = None
-        group = _group_of(p, optimizer)
-        state = {}
-        if group is not None:
-            params = optimizer.param_groups[group]["params"]
-            params[:] = [one for one in params if one is not p]
-            state = optimizer.state.pop(p, {})
-        states.append((-1 if group is None else group, _to(state, "cpu")))
-    return layer.to("cpu"), states
+class _Departure:
+    """A module that leaves this rank, with its optimizer state. Both are in
+    host memory from pack() on, and can be put back until remove()."""
+
+    def __init__(self, module: nn.Module, optimizer: Any) -> None:
+        self._module, self._optimizer = module, optimizer
+        # Of each parameter with a state: the device of its tensors.
+        self._devices: dict[Any, dict[str, torch.device]] = {}
+
+    def pack(self) -> bytes:
+        """Returns the module, and for each parameter its group in the
+        optimizer, or -1, and its state."""
+        states: list[tuple[int, Any]] = []
+        for p in self._module.parameters():
+            group = _group_of(p, self._optimizer)
+            state = {}
+            if group is not None and p in self._optimizer.state:
+                state = self._to_host(p)
+            states.append((-1 if group is None else group, state))
+        return pickle.dumps((self._module.to("cpu"), states))
+
+    def _to_host(self, p: torch.Tensor) -> Any:
+        old = self._optimizer.state[p]
+        state = tree_map_only(torch.Tensor, lambda x: x.to("cpu"), old)
+        self._devices[p] = {
+            key: x.device
+            for key, x in old.items()
+            if isinstance(x, torch.Tensor)
+        }
+        self._optimizer.state[p] = state
+        return state
+
+    def put_back(self, device: torch.device) -> None:
+        """Restores the module on its device, and its optimizer state."""
+        self._module.to(device)
+        for p, devices in self._devices.items():
+            state = self._optimizer.state[p]
+            for key, one in devices.items():
+                state[key] = state[key].to(one)
+
+    def remove(self) -> None:
+        """Takes the parameters out of the optimizer."""
+        for p in self._module.parameters():
+            p.grad = None
+            group = _group_of(p, self._optimizer)
+            if group is not None:
+                params = self._optimizer.param_groups[group]["params"]
+                params[:] = [one for one in params if one is not p]
+                self._optimizer.state.pop(p, None)
 
 
-def unpack(packed: Any, optimizer: Any, device: torch.device) -> nn.Module:
-    """Adds a layer's parameters to the optimizer; returns the layer."""
-    layer, states = packed
-    layer = layer.to(device)
-    for p, (group, state) in zip(layer.parameters(), states, strict=True):
-        if group >= 0:
-            optimizer.param_groups[group]["params"].append(p)
-            if state:
-                # A step count stays where the optimizer had it, in host memory.
-                optimizer.state[p] = {
-                    key: x.to(device)
-                    if isinstance(x, torch.Tensor) and x.shape == p.shape
-                    else x
-                    for key, x in state.items()
-                }
-    return layer
+class _Arrival:
+    """A module that another rank has packed, on this rank's device."""
+
+    def __init__(self, packed: bytes, device: torch.device) -> None:
+        layer, self._states = pickle.loads(packed)
+        self.module: nn.Module = layer.to(device)
+        for p, (_, state) in zip(
+            self.module.parameters(), self._states, strict=True
+        ):
+            # A step count stays where the optimizer had it, in host memory.
+            for key, x in state.items():
+                if isinstance(x, torch.Tensor) and x.shape == p.shape:
+                    state[key] = x.to(device)
+
+    def add(self, optimizer: Any) -> None:
+        """Adds the module's parameters to the optimizer."""
+        for p, (group, state) in zip(
+            self.module.parameters(), self._states, strict=True
+        ):
+            if group >= 0:
+                optimizer.param_groups[group]["params"].append(p)
+                if state:
+                    optimizer.state[p] = state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +178,73 @@ class Ranks:
     members: Sequence[int]
     host: HostMessages
     device: torch.device
+
+
+def _agree(method: str, attempt: Callable[[], Any], host: HostMessages) -> Any:
+    """Returns the result of `attempt`, or raises the error of any rank;
+    collective."""
+    made, why = None, None
+    try:
+        made = attempt()
+    except Exception as error:  # the other ranks have to know
+        why = str(error) or type(error).__name__
+    for rank, text in enumerate(host.all_gather_object(why)):
+        if text is not None:
+            raise Error(f"{method}: rank {rank}: {text}; no layer has moved")
+    return made
+
+
+def _transfer(
+    method: str,
+    moving: Sequence[tuple[nn.Module | None, int, int]],
+    optimizer: torch.optim.Optimizer | None,
+    ranks: Ranks,
+) -> dict[int, nn.Module]:
+    """Moves modules between ranks: all of them, or none if an error occurs on
+    any rank. Collective.
+
+    Args:
+        method: for errors.
+        moving: each module, if this rank has it; the rank that sends it, and
+            the one that receives it; the same order on all ranks.
+        optimizer: this rank's; it loses and gets parameters.
+        ranks: of the pipeline.
+
+    Returns:
+        The modules that this rank receives, by their index in `moving`.
+    """
+    mine, host = dist.get_rank(), ranks.host
+    leaving = {
+        i: _Departure(module, optimizer)
+        for i, (module, source, _) in enumerate(moving)
+        if module is not None and source == mine
+    }
+    packed: dict[int, bytes] = {}
+    try:
+        packed = _agree(
+            method, lambda: {i: one.pack() for i, one in leaving.items()}, host
+        )
+        for i, (_, source, to) in enumerate(moving):
+            if source == mine:
+                host.send_bytes(packed.pop(i), to)
+            elif to == mine:
+                packed[i] = host.receive_bytes(source)
+        arrived: dict[int, _Arrival] = _agree(
+            method,
+            lambda: {
+                i: _Arrival(packed.pop(i), ranks.device) for i in [*packed]
+            },
+            host,
+        )
+    except BaseException:
+        for one in leaving.values():
+            one.put_back(ranks.device)
+        raise
+    for one in leaving.values():
+        one.remove()
+    for one in arrived.values():
+        one.add(optimizer)
+    return {i: one.module for i, one in arrived.items()}
 
 
 def move(
@@ -161,19 +271,29 @@ def move(
     old = [n[chunk] for chunk in range(len(ranks.places))]
     check_counts(old, counts)
     moves = moves_of(old, counts)
-    held = {chunk: list(container) for chunk, container in mine.items()}
+    held = {chunk: iter([*container]) for chunk, container in mine.items()}
+    own = [next(held[one]) if one in held else None for one, _ in moves]
+    members = [ranks.members[device] for device in ranks.places]
+    crosses = [
+        number
+        for number, (one, other) in enumerate(moves)
+        if members[one] != members[other]
+    ]
+    arrived = _transfer(
+        "move_layers",
+        [
+            (own[number], members[moves[number][0]], members[moves[number][1]])
+            for number in crosses
+        ],
+        optimizer,
+        ranks,
+    )
+    for i, module in arrived.items():
+        own[crosses[i]] = module
     after: dict[int, list[Any]] = {chunk: [] for chunk in mine}
-    for old_chunk, new in moves:  # one at a time, in one order on all ranks
-        here, there = ranks.places[old_chunk], ranks.places[new]
-        layer = held[old_chunk].pop(0) if old_chunk in held else None
-        if layer is not None and here != there:
-            packed = pack(layer, optimizer)
-            ranks.host.send_object(packed, ranks.members[there])
-        elif new in after and layer is None:
-            packed = ranks.host.receive_object(ranks.members[here])
-            layer = unpack(packed, optimizer, ranks.device)
-        if new in after:
-            after[new].append(layer)
+    for module, (_, other) in zip(own, moves, strict=True):
+        if other in after:
+            after[other].append(module)
     for chunk, container in mine.items():
         del container[:]
         container.extend(after[chunk])
@@ -209,19 +329,21 @@ def exchange(
     pipeline = [one for _, _, one in told if dist.get_rank() in one]
     if any(one != list(members) for one in pipeline):
         raise InvalidError("move_hosts: the hosts differ between ranks")
-    after: dict[int, nn.Module] = {}
-    mine = dist.get_rank()
-    for chunk, device in enumerate(ranks.places):  # one at a time, on all ranks
-        old, new = ranks.members[device], members[device]
-        if mine == old == new:
-            after[chunk] = chunks[chunk]
-        elif mine == old:
-            packed = pack(chunks[chunk], optimizer)
-            ranks.host.send_object(packed, new)
-        elif mine == new:
-            packed = ranks.host.receive_object(old)
-            after[chunk] = unpack(packed, optimizer, ranks.device)
-    return after
+    changes = [
+        (chunk, ranks.members[device], members[device])
+        for chunk, device in enumerate(ranks.places)
+        if ranks.members[device] != members[device]
+    ]
+    arrived = _transfer(
+        "move_hosts",
+        [(chunks.get(chunk), old, new) for chunk, old, new in changes],
+        optimizer,
+        ranks,
+    )
+    left = {chunk for chunk, old, _ in changes if old == dist.get_rank()}
+    after = {c: module for c, module in chunks.items() if c not in left}
+    after |= {changes[i][0]: module for i, module in arrived.items()}
+    return dict(sorted(after.items()))
 
 
 def _group_of(p: torch.Tensor, optimizer: Any) -> int | None:
@@ -230,7 +352,3 @@ def _group_of(p: torch.Tensor, optimizer: Any) -> int | None:
         if any(one is p for one in group["params"]):
             return i
     return None
-
-
-def _to(state: Any, device: str) -> Any:
-    return tree_map_only(torch.Tensor, lambda x: x.to(device), state)
