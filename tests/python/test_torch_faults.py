@@ -437,6 +437,35 @@ def lost_ranks_change_no_bit():
     compare_attempts(text, False, want, 2, [2])  # rank 0 has the state of rank 2
 
 
+def two_jobs_job(rank, texts):
+    """Stores states of several pipelines and names of a job, each after another
+    number of steps; returns the steps that each one restores, before and after."""
+    def checkpoint(number):
+        text, os.environ["TORCHELASTIC_RUN_ID"] = texts[number % 2], str(number // 2)
+        runtime = PipelineRuntime(text, torch_runs.stages_of(text, 0), schedule="1f1b")
+        return MemoryCheckpoint(runtime)
+
+    restored = []
+    for number in range(4):
+        kept = checkpoint(number)
+        restored.append(kept.restore())
+        kept.store(number)
+    kept = [checkpoint(number) for number in range(4)]
+    restored += [one.restore() for one in kept]
+    for one in kept:
+        one.close()
+    return restored
+
+
+@test
+def jobs_of_one_agent_have_separate_states():
+    got = torch_runs.on_ranks(1, two_jobs_job, [
+        torch_runs.pipeline(1, microbatches=n).replace("count: 2", "count: 1")
+        for n in (2, 4)])
+    check(got == [[None] * 4 + list(range(4))], f"{got}")
+    check(not files_of("*"), f"{files_of('*')}")
+
+
 @long_test
 def lost_ranks_with_sharded_optimizers_change_no_bit():
     text = torch_runs.pipeline(2)

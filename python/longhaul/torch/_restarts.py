@@ -5,7 +5,8 @@ doi:10.1145/3600006.3613145), for jobs that torchrun restarts after a loss.
 
 The states are files in a memory file system. Their names have the process that
 started the rank, torchrun's agent, which is the same before and after a
-restart; files of agents that have ended are removed. The library chooses the
+restart, and a number of the job; files of agents that have ended are removed.
+The library chooses the
 state with which all ranks continue, as for `longhaul train --max-restarts`.
 """
 
@@ -27,14 +28,15 @@ from torch.distributed.pipelining import PipelineStage
 from torch.utils._pytree import tree_map_only
 
 from .._errors import FileError, UnsupportedError
-from .._library import ffi, lib, try_call
+from .._library import ffi, lib, made_text, try_call
+from ._orders import Course
 from ._runtime import PipelineRuntime
 
 _DATA_TAG = 7  # below the tags of messages between passes
-_PART_BYTES = 8
+_NUMBER_BYTES = 8
 _N_STATES = 2
-# Owner and local rank; of a whole state also its step and part.
-_NAME = re.compile("longhaul" + 5 * r"-(\d+)" + r"(?:-(\d+)-(\d+))?")
+# Owner, job and local rank; of a whole state also its step and part.
+_NAME = re.compile("longhaul" + 6 * r"-(\d+)" + r"(?:-(\d+)-(\d+))?")
 
 
 def _start_of(process: int) -> int | None:
@@ -46,17 +48,35 @@ def _start_of(process: int) -> int | None:
     return int(text.rpartition(")")[2].split()[19])
 
 
-class _Files:
-    """A rank's states in a folder, at most two."""
+def _number(text: str) -> int:
+    """Returns a number above 0 that differs between texts."""
+    made = hashlib.blake2b(text.encode(), digest_size=_NUMBER_BYTES).digest()
+    return int.from_bytes(made, "little") | 1
 
-    def __init__(self, folder: pathlib.Path) -> None:
+
+def _job_of(course: Course) -> int:
+    """Returns the job's number: of torchrun's name for it, and of its plan or
+    pipeline."""
+    plan = course.problem.plan
+    text = (
+        made_text(lib.lh_pipeline_format, course.pipeline)
+        if plan is None
+        else made_text(lib.lh_plan_format, plan)
+    )
+    return _number(f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {text}")
+
+
+class _Files:
+    """A rank's states in a folder, at most two. `job`: the job's number."""
+
+    def __init__(self, folder: pathlib.Path, job: int) -> None:
         self._folder = folder
         parent = os.getppid()
         # Process numbers are unique in a namespace.
         space = os.stat("/proc/self/ns/pid").st_ino
         self._owner = os.getuid(), space, parent, _start_of(parent) or 0
         local = int(os.environ.get("LOCAL_RANK") or dist.get_rank())
-        self._mine = (*self._owner, local)
+        self._mine = (*self._owner, job, local)
         if not folder.is_dir():
             raise UnsupportedError(
                 f"folder: {folder} is no folder; name one in a memory file "
@@ -86,9 +106,9 @@ class _Files:
         """Returns the step and part of this rank's states, newest first."""
         return sorted(
             (
-                (key[5], key[6], path)
+                (key[6], key[7], path)
                 for path, key in self._found()
-                if len(key) == 7 and key[:5] == self._mine
+                if len(key) == 8 and key[:6] == self._mine
             ),
             reverse=True,
         )
@@ -166,7 +186,7 @@ class MemoryCheckpoint:
                     "shard them by the argument `replicas` of the runtime"
                 )
         self._runtime, self._objects = runtime, objects
-        self._files = _Files(pathlib.Path(folder))
+        self._files = _Files(pathlib.Path(folder), _job_of(runtime._course))
 
     def restore(self) -> int | None:
         """Restores the newest state that all ranks have completed; collective.
@@ -289,8 +309,7 @@ class MemoryCheckpoint:
             ]
             + order
         )
-        made = hashlib.blake2b(text.encode(), digest_size=_PART_BYTES).digest()
-        return int.from_bytes(made, "little") | 1
+        return _number(text)
 
     def _load(self, path: pathlib.Path) -> None:
         state = torch.load(path, map_location="cpu", weights_only=False)
