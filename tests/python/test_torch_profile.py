@@ -287,6 +287,9 @@ def the_program_measures_tensor_degrees():
          err=None, env=env)
     got = entries(json.loads((WORK / "p.json").read_text()))
     check(("layer", 2, 1) in got and ("layer", 1, 1) in got, f"{sorted(got)}")
+    case("refused", ["profile", "job.yaml", *by_torch, "--tensor", "3"], 1,
+         err=r"\Alonghaul: tensor: 3 does not divide small's heads",
+         env=env)
 
 
 @test
@@ -312,9 +315,6 @@ def the_program_has_this_python_measure():
     made = json.loads((WORK / "p.json").read_text())
     check(set(entries(made)) == {(kind, 1, 2) for kind in
                                  ("layer", "embedding", "head")}, f"{made}")
-    case("refused", ["profile", "job.yaml", *by_torch, "--tensor", "3"], 1,
-         err=r"\Alonghaul: tensor: 3 does not divide small's heads",
-         env=env)
     case("no Python", ["profile", "job.yaml", "--torch", "--python", "./none"],
          1, err=r"cannot run ./none: No such file or directory; set --python to a Python with longhaul and torch\n\Z")
     case("without longhaul", ["profile", "job.yaml", "--torch", "--python",

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDTH, ROWS = 16, 2  # of a microbatch
 RATE = 0.01
+SHARDED_STEPS = 2  # the second begins with parameters that the first has changed
 
 
 def pipeline(devices, placement="ud", microbatches=8, backward="split",
@@ -388,7 +389,7 @@ def sharded_job(rank, cases, devices, virtual=False):
             scale_grads=False, **more)
         shards = runtime.sharding.shards()
         losses = []
-        for step in range(3):
+        for step in range(SHARDED_STEPS):
             x, y = (t.chunk(replicas)[replica] for t in data(
                 runtime._course.n_microbatches, step, replicas))
             parts = []
@@ -438,9 +439,10 @@ def compare_shards(ranks, devices, cases):
     from longhaul.torch import places
 
     for i, (text, _, _, same) in enumerate(cases):
-        want, _ = result_of_one(len(places(text)), 8, 3, RATE, ranks // devices,
-                                "cpu")
-        losses = [sum((one[i][0][step] for one in got), []) for step in range(3)]
+        want, _ = result_of_one(len(places(text)), 8, SHARDED_STEPS, RATE,
+                                ranks // devices, "cpu")
+        losses = [sum((one[i][0][step] for one in got), [])
+                  for step in range(SHARDED_STEPS)]
         far = max(abs(a / b - 1) for mine, all_ in zip(losses, want, strict=True)
                   for a, b in zip(mine, all_, strict=True))
         check(losses == want if same else far <= 1e-12,
@@ -586,7 +588,7 @@ def moves_job(rank, text, counts):
     last = any(stage.is_last for stage in stages)
     made, moved, refused = [], [], []
     for step, now in enumerate(counts):
-        x, y = data(8, step)
+        x, y = data(runtime._course.n_microbatches, step)
         losses = []
         if step == 1 and now != counts[0]:
             refused += failed_moves(lambda now=now: runtime.move_layers(now, optimizer),
