@@ -128,7 +128,8 @@ bool score_parse(const char *name, score_class *out)
 
 void score_print_head(FILE *to)
 {
-    fputs("| where | claimed | run | paper | longhaul | difference | class | why |\n"
+    fputs("| where | claimed | run | paper | longhaul | difference | class | "
+          "why |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
 }
@@ -157,8 +158,7 @@ void score_print_line(score *s, const score_line *l, FILE *to)
     if (is_number(&l->row))
         fprintf(to, " %+.1f %% |", 100 * score_error(&l->row));
     else
-        fprintf(to, " %s |",
-                score_agrees(&l->row) ? "agrees" : "differs");
+        fprintf(to, " %s |", score_agrees(&l->row) ? "agrees" : "differs");
     fprintf(to, " %s | %s |\n", names[c], l->why);
 }
 
