@@ -214,10 +214,21 @@ def refused(plan, **changes):
 def demands_job(rank, plan):
     group = distributed.group.WORLD
     return [refused(plan, replicas=group, **changes) for changes in (
-        {}, {"zero": 3}, {"expert": 2}, {"is_hybrid": True}, {"sites": group},
+        {}, {"zero": 3}, {"expert": 2}, {"context": 2}, {"is_hybrid": True}, {"sites": group},
         {"is_hybrid": True, "has_parts": True},
         {"is_hybrid": True, "has_leaders": True}, {"recompute": "selective"},
-        {"offload": 0.5})]
+        {"offload": 0.5})] + [error_of(lambda: PipelineRuntime(
+            plan, torch_runs.stages_of(plan, rank), replicas=group,
+            own_activations=True))]
+
+
+def error_of(call):
+    """Returns the error that a function raises."""
+    try:
+        call()
+    except longhaul.Error as error:
+        return str(error)
+    return "nothing"
 
 
 @test
@@ -256,9 +267,12 @@ def recomputed_and_offloaded_activations_change_no_bit():
     check("elastic: parameters and gradients are sharded" in refused(text),
           refused(text))
     for said, wanted in zip(torch_runs.on_ranks(2, demands_job, text)[0], (
-            "nothing", "zero is 3", "layout.expert", "each datacenter, as `sites`",
-            "leave `sites` out", "plan with layout.sharding: full",
-            "plan with layout.sharding: hybrid", "recompute: the runtime", "offload: the runtime"), strict=True):
+            "nothing", "zero is 3", "layout.expert", "plan with layout.context: 1",
+            "each datacenter, as `sites`", "leave `sites` out",
+            "plan with layout.sharding: full", "plan with layout.sharding: hybrid",
+            "recompute: the runtime", "offload: the runtime",
+            "layout.data is 2; of its pipelines of 2 ranks the job has 1: start 2, or "
+            "after the loss of a host without a spare one plan"), strict=True):
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 
@@ -502,20 +516,20 @@ def refused_job(rank, text):
                       torch_runs.block(1 - rank), 1 - rank, 2,
                       torch.device("cpu"))]}):
         given = {"stages": stages, **given}
-        try:
-            PipelineRuntime(text, given.pop("stages"), **given)
-            told.append("nothing")
-        except longhaul.Error as error:
-            told.append(str(error))
+        told.append(error_of(lambda given=given: PipelineRuntime(
+            text, given.pop("stages"), **given)))
     plain = PipelineRuntime(text, stages, loss_fn=torch_runs.loss_of,
                             scale_grads=False)
-    for call in (lambda: plain.inject("dc0-dc1=latency:1ms"),
-                 lambda: plain.write_trace("t.json")):
-        try:
-            call()
-            told.append("nothing")
-        except longhaul.Error as error:
-            told.append(str(error))
+    told.append(error_of(lambda: plain.inject("dc0-dc1=latency:1ms")))
+    told.append(error_of(lambda: plain.write_trace("t.json")))
+    plain._control = torch_runs.types.SimpleNamespace(close=lambda _: None)
+    told.append(error_of(lambda: plain.move_hosts([1, 0])))
+    plain._features = torch_runs.types.SimpleNamespace(changes=lambda _: True)
+    told.append(error_of(lambda: plain.move_hosts([1, 0])))
+    plain.sharding = "sharded"
+    told.append(error_of(lambda: plain.move_layers([1, 1])))
+    plain._stages = [object()]  # Megatron's
+    told.append(error_of(lambda: plain.move_layers([1, 1])))
     plain.close()
     return told
 
@@ -529,7 +543,10 @@ def unsupported_schedules_are_rejected():
             "inject: '0-1' must be LINK=", "path: 'underground' is neither",
             "stages: none", "device 0 has chunks [0]",
             "inject: the links of this runtime are real",
-            "write_trace: no step was taken"), strict=True):
+            "write_trace: no step was taken", "move_hosts: the runtime adapts to",
+            "move_hosts: the runtime recomputes or offloads activations",
+            "move_layers: the runtime shards the parameters",
+            "move_layers: the stages are those of another program"), strict=True):
         check(wanted in said, f"{said!r} has no {wanted!r}")
 
 

@@ -96,6 +96,11 @@ class Features:
                 "several ranks; use 'longhaul train --device cpu', or plan "
                 "without it"
             )
+        if demands.context > 1 and not self.has_parts:
+            raise UnsupportedError(
+                f"{name}: layout.context: `replicas` does not shard over ranks "
+                "of one sequence; plan with layout.context: 1"
+            )
         if demands.has_leaders:
             raise UnsupportedError(
                 f"{name}: layout.sharding: with `replicas` every rank reduces "

@@ -120,6 +120,7 @@ class Demands:
         expert: expert-parallel degree.
         is_hybrid: state is sharded within datacenters.
         has_leaders: one rank of each datacenter reduces the whole gradient.
+        context: context-parallel degree.
     """
 
     replicas: int
@@ -130,6 +131,7 @@ class Demands:
     expert: int
     is_hybrid: bool
     has_leaders: bool = False
+    context: int = 1
 
 
 def _demands(plan: Any) -> Demands:
@@ -150,6 +152,7 @@ def _demands(plan: Any) -> Demands:
         best.layout.sharding
         in (lib.LH_SHARDING_HYBRID, lib.LH_SHARDING_HYBRID_LEADERS),
         best.layout.sharding == lib.LH_SHARDING_HYBRID_LEADERS,
+        best.layout.context,
     )
 
 
@@ -261,6 +264,18 @@ class Course:
             timeline,
             ffi.NULL,
         )
+
+    def check_replicas(self, n: int) -> None:
+        """Raises if a job's `n` pipelines are no replicas of the plan's; each
+        may be one of several by tensor or context parallelism."""
+        wanted = 1 if self.demands is None else self.demands.replicas
+        if n % wanted != 0:
+            raise InvalidError(
+                f"{self.name}: layout.data is {wanted}; of its pipelines of "
+                f"{self.n_devices} ranks the job has {n}: start {wanted}, or "
+                "after the loss of a host without a spare one plan for the "
+                "hosts that are left"
+            )
 
     def check_rank(
         self, device: int, n_devices: int, chunks: list[int]

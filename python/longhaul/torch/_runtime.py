@@ -252,6 +252,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._clocks = [told[rank][1] for rank in members]
         pipelines = sorted({tuple(ranks) for ranks, _ in told})
         self._first = list(pipelines[0])
+        self._course.check_replicas(len(pipelines))
 
     def _is_first(self) -> bool:
         """Tests whether this rank is in the first replica, whose times are
@@ -629,15 +630,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             The number of layers that moved.
 
         Raises:
-            UnsupportedError: the runtime shards the parameters, or recomputes
-                or offloads activations in the plan's layers.
+            UnsupportedError: the runtime shards the parameters, recomputes
+                or offloads activations in the plan's layers, or runs the
+                stages of another program.
             InvalidError: the counts are no partition of the layers.
         """
-        if self.sharding is not None or self._features.changes(self._course):
-            raise UnsupportedError(
-                "move_layers: the runtime shards parameters, or recomputes or "
-                "offloads activations, for the layers of the plan's chunks"
-            )
+        self._check_movable("move_layers")
         return _moves.move(
             {stage.stage_index: stage.submod for stage in self._stages},
             counts,
@@ -647,6 +645,27 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             ),
             self._features.layers,
         )
+
+    def _check_movable(self, method: str) -> None:
+        """Raises if the runtime's layers cannot move to other ranks."""
+        why = None
+        if not all(isinstance(one, PipelineStage) for one in self._stages):
+            why = (
+                "the stages are those of another program, which has its own "
+                "buffers of their parameters; use stages of PyTorch"
+            )
+        elif self.sharding is not None:
+            why = (
+                "the runtime shards the parameters of the plan's layers; make "
+                "it without `replicas`"
+            )
+        elif self._features.changes(self._course):
+            why = (
+                "the runtime recomputes or offloads activations in the plan's "
+                "layers; plan with training.recompute: none and offload: 0"
+            )
+        if why is not None:
+            raise UnsupportedError(f"{method}: {why}")
 
     @property
     def stages(self) -> tuple[PipelineStage, ...]:
@@ -669,19 +688,14 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             optimizer: as for `move_layers`.
 
         Raises:
-            UnsupportedError: the runtime adapts, shards the parameters, or
-                recomputes or offloads activations.
+            UnsupportedError: as for `move_layers`, or the runtime adapts.
             InvalidError: the hosts are no permutation.
         """
-        if (
-            self._control is not None
-            or self.sharding is not None
-            or self._features.changes(self._course)
-            or not all(isinstance(s, PipelineStage) for s in self._stages)
-        ):
+        self._check_movable("move_hosts")
+        if self._control is not None:
             raise UnsupportedError(
-                "move_hosts: the runtime adapts, shards parameters, changes "
-                "activations, or runs the stages of another program"
+                "move_hosts: the runtime adapts to measurements of the hosts; "
+                "make it without `adapt`"
             )
         _moves.check_hosts(hosts, len(self._hosts))
         members = [self._ranks[host] for host in hosts]
