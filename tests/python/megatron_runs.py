@@ -5,12 +5,15 @@ over gloo and CPUs, by megatron-core's own functions and by plans.
 megatron-core expects a GPU: examples/megatron/train.py has the replacements on CPUs;
 everything else is megatron-core as installed.
 """
+import math
 import re
 import sys
+import types
 import zlib
 from functools import partial
 
 import engine_layers
+import longhaul
 import torch
 import torch_runs
 from harness import ROOT
@@ -435,3 +438,118 @@ def run_groups(ranks, groups):
     got = torch_runs.on_ranks(ranks, job, groups)
     return [f"rank {rank}: {one}" for rank, (wrong, _) in enumerate(got)
             for one in wrong], got[0][1]
+
+
+def sharded_job(rank):
+    """Trains two replicas of one device, whose parameters are sharded; returns the
+    messages of wrong uses, and the results of checks."""
+    from longhaul.megatron import ForwardBackward
+    from longhaul.megatron._recomputation import (
+        check_operations, recompute_operations)
+    from longhaul.torch._orders import Demands
+
+    def reason(call):
+        try:
+            call()
+        except (longhaul.Error, RuntimeError) as error:
+            return str(error)
+        return "no error"
+
+    def wrap():
+        return run.data_parallel(model.config, settings, chunk.module)
+
+    def demands(*operations):
+        return Demands(2, None, "operations", {n: (1,) for n in operations}, 0.0, 1,
+                       False)
+
+    use_cpu()
+    errors, right = [], {}
+    with OnCpu():
+        start({"pipeline": 1})
+        run = ForwardBackward(torch_runs.elastic(1, 0.75, 0.5, chunks=1),
+                              schedule="elastic")
+        settings = DistributedDataParallelConfig()
+        model = Model((0,), settings, run.data_parallel)
+        chunk, = model.chunks
+        layers = chunk.module.decoder.layers
+        losses = train(run, model, 1)[0]
+        errors.append(reason(lambda: layers[0].mlp.linear_fc1.state_dict()))
+        errors.append(reason(chunk.broadcast_params))
+        saved = chunk.module.sharded_state_dict()
+        weight = layers[0].mlp.linear_fc1.weight.detach().clone()
+        run.gather()
+        right["saved"] = torch.equal(
+            saved["decoder.layers.0.mlp.linear_fc1.weight"].data,
+            layers[0].mlp.linear_fc1.weight) and torch.equal(
+            weight, layers[0].mlp.linear_fc1.weight)
+        kept = {name: tensor.clone() for name, tensor in chunk.state_dict().items()
+                if isinstance(tensor, torch.Tensor)}
+        calls = []
+        for layer in layers:
+            for name in ("input_layernorm", "pre_mlp_layernorm"):
+                getattr(layer, name).register_forward_hook(
+                    lambda *_, name=name, layer=layer: calls.append(
+                        (layer.layer_number, name)))
+        before = model.tensors(lambda p: p)
+        again = train(run, model, 1)[0]
+        n = {key: calls.count(key) for key in calls}
+        right["without an optimizer"] = again == losses
+        recompute_operations(chunk, demands("mlp norm", "attention"), 0)
+        calls.clear()
+        again = train(run, model, 1)[0]
+        right["recomputed"] = again == losses and all(
+            calls.count(key) == (2 if key == (1, "pre_mlp_layernorm") else 1) * k
+            for key, k in n.items()) and len(n) == 4
+        right["attention"] = [
+            layer.self_attention.checkpoint_core_attention for layer in layers
+        ] == [True, False]
+        run.gather()
+        for value in (rank + 1.0, 3.0):  # of this replica; of all
+            for p in chunk.module.parameters():
+                p.data.fill_(value)
+            if value == 3:
+                chunk.load_state_dict(dict(chunk.module.state_dict()))
+            else:
+                chunk.broadcast_params()
+            for p in chunk.module.parameters():
+                p.data.zero_()
+            run.gather()
+            right[f"copied {value}"] = all(
+                (p == (3 if value == 3 else 1)).all()
+                for p in chunk.module.parameters())
+        chunk.load_state_dict(kept, strict=False)
+        run.gather()
+        right["loaded"] = all(torch.equal(p, before[name]) for name, p in
+                              model.tensors(lambda p: p).items())
+        chunk.finish_grad_sync()
+        chunk.parts[-1].gradient[-1] = math.nan
+        chunk.finish_grad_sync()
+        settings.check_for_nan_in_grad = True
+        errors.append(reason(chunk.finish_grad_sync))
+        optimizer = optimizer_of(
+            model, settings, make=run.get_megatron_optimizer)
+        errors.append(reason(optimizer.state_dict))
+        settings.use_distributed_optimizer = True
+        errors.append(reason(lambda: optimizer_of(
+            model, settings, make=run.get_megatron_optimizer)))
+        errors.append(reason(wrap))
+        settings.use_distributed_optimizer = False
+        size, parallel_state.get_context_parallel_world_size = (
+            parallel_state.get_context_parallel_world_size, lambda: 2)
+        errors.append(reason(wrap))
+        parallel_state.get_context_parallel_world_size = size
+        next(chunk.module.parameters()).shared_embedding = True
+        errors.append(reason(wrap))
+        run.close()
+        errors.append(reason(lambda: check_operations(types.SimpleNamespace(
+            demands=demands("mlp norm", "latent"), name="p"))))
+        from megatron.core.tensor_parallel import random
+        installed = random.fp8_autocast
+        del random.fp8_autocast
+        errors.append(reason(lambda: recompute_operations(
+            chunk, demands("mlp norm"), 0)))
+        random.fp8_autocast = installed
+        layers[0].pre_mlp_layernorm = IdentityOp()
+        errors.append(reason(lambda: recompute_operations(
+            chunk, demands("mlp norm"), 0)))
+    return errors, right

@@ -10,7 +10,6 @@ longhaul installed by pip, for the same Python or for that which $LONGHAUL_PYTHO
 import dataclasses
 import json
 import logging
-import math
 import os
 import pathlib
 import re
@@ -374,126 +373,16 @@ def wrong_uses_are_reported():
         check(part in line, f"{line!r} lacks {part!r}")
 
 
-def sharded_job(rank):
-    """Trains two replicas of one device, whose parameters are sharded; returns the
-    messages of wrong uses, and the results of checks."""
-    from longhaul.megatron import ForwardBackward
-    from longhaul.megatron._recomputation import (
-        check_operations, recompute_operations)
-    from longhaul.torch._orders import Demands
-    from megatron.core.transformer.identity_op import IdentityOp
-
-    def reason(call):
-        try:
-            call()
-        except (longhaul.Error, RuntimeError) as error:
-            return str(error)
-        return "no error"
-
-    def demands(*operations):
-        return Demands(2, None, "operations", {n: (1,) for n in operations}, 0.0, 1,
-                       False)
-
-    megatron_runs.use_cpu()
-    errors, right = [], {}
-    with megatron_runs.OnCpu():
-        megatron_runs.start({"pipeline": 1})
-        run = ForwardBackward(torch_runs.elastic(1, 0.75, 0.5, chunks=1),
-                              schedule="elastic")
-        settings = megatron_runs.DistributedDataParallelConfig()
-        model = megatron_runs.Model((0,), settings, run.data_parallel)
-        chunk, = model.chunks
-        layers = chunk.module.decoder.layers
-        losses = megatron_runs.train(run, model, 1)[0]
-        errors.append(reason(lambda: layers[0].mlp.linear_fc1.state_dict()))
-        errors.append(reason(chunk.broadcast_params))
-        saved = chunk.module.sharded_state_dict()
-        weight = layers[0].mlp.linear_fc1.weight.detach().clone()
-        run.gather()
-        right["saved"] = torch.equal(
-            saved["decoder.layers.0.mlp.linear_fc1.weight"].data,
-            layers[0].mlp.linear_fc1.weight) and torch.equal(
-            weight, layers[0].mlp.linear_fc1.weight)
-        kept = {name: tensor.clone() for name, tensor in chunk.state_dict().items()
-                if isinstance(tensor, torch.Tensor)}
-        calls = []
-        for layer in layers:
-            for name in ("input_layernorm", "pre_mlp_layernorm"):
-                getattr(layer, name).register_forward_hook(
-                    lambda *_, name=name, layer=layer: calls.append(
-                        (layer.layer_number, name)))
-        before = model.tensors(lambda p: p)
-        again = megatron_runs.train(run, model, 1)[0]
-        n = {key: calls.count(key) for key in calls}
-        right["without an optimizer"] = again == losses
-        recompute_operations(chunk, demands("mlp norm", "attention"), 0)
-        calls.clear()
-        again = megatron_runs.train(run, model, 1)[0]
-        right["recomputed"] = again == losses and all(
-            calls.count(key) == (2 if key == (1, "pre_mlp_layernorm") else 1) * k
-            for key, k in n.items()) and len(n) == 4
-        right["attention"] = [
-            layer.self_attention.checkpoint_core_attention for layer in layers
-        ] == [True, False]
-        run.gather()
-        for value in (rank + 1.0, 3.0):  # of this replica; of all
-            for p in chunk.module.parameters():
-                p.data.fill_(value)
-            if value == 3:
-                chunk.load_state_dict(dict(chunk.module.state_dict()))
-            else:
-                chunk.broadcast_params()
-            for p in chunk.module.parameters():
-                p.data.zero_()
-            run.gather()
-            right[f"copied {value}"] = all(
-                (p == (3 if value == 3 else 1)).all()
-                for p in chunk.module.parameters())
-        chunk.load_state_dict(kept, strict=False)
-        run.gather()
-        right["loaded"] = all(torch.equal(p, before[name]) for name, p in
-                              model.tensors(lambda p: p).items())
-        chunk.finish_grad_sync()
-        chunk.parts[-1].gradient[-1] = math.nan
-        chunk.finish_grad_sync()
-        settings.check_for_nan_in_grad = True
-        errors.append(reason(chunk.finish_grad_sync))
-        optimizer = megatron_runs.optimizer_of(
-            model, settings, make=run.get_megatron_optimizer)
-        errors.append(reason(optimizer.state_dict))
-        settings.use_distributed_optimizer = True
-        errors.append(reason(lambda: megatron_runs.optimizer_of(
-            model, settings, make=run.get_megatron_optimizer)))
-        errors.append(reason(lambda: run.data_parallel(
-            model.config, settings, chunk.module)))
-        settings.use_distributed_optimizer = False
-        next(chunk.module.parameters()).shared_embedding = True
-        errors.append(reason(lambda: run.data_parallel(
-            model.config, settings, chunk.module)))
-        run.close()
-        errors.append(reason(lambda: check_operations(types.SimpleNamespace(
-            demands=demands("mlp norm", "latent"), name="p"))))
-        from megatron.core.tensor_parallel import random
-        installed = random.fp8_autocast
-        del random.fp8_autocast
-        errors.append(reason(lambda: recompute_operations(
-            chunk, demands("mlp norm"), 0)))
-        random.fp8_autocast = installed
-        layers[0].pre_mlp_layernorm = IdentityOp()
-        errors.append(reason(lambda: recompute_operations(
-            chunk, demands("mlp norm"), 0)))
-    return errors, right
-
-
 @test
 def sharded_models_are_saved_and_recompute_norms():
-    for errors, right in torch_runs.on_ranks(2, sharded_job):
+    for errors, right in torch_runs.on_ranks(2, megatron_runs.sharded_job):
         check(len(right) == 7 and all(right.values()), f"{right}")
         for line, part in zip(errors, (
                 "model: its parameters are sharded; call gather()",
                 "model: its parameters are sharded; call gather()", "found NaN",
                 "optimizer: one replica has a part of the optimizer's state",
                 "--use-distributed-optimizer", "--use-distributed-optimizer",
+                "--context-parallel-size: an elastic plan shards no parameters over con",
                 "embedding.word_embeddings.weight: an elastic plan shards no embed",
                 "p: elastic.recomputed: 'latent'", "'mlp norm': megatron-core's recomp",
                 "'mlp norm': the layers have no separate one"), strict=True):
