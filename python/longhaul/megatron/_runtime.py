@@ -54,8 +54,10 @@ class _Runtime(PipelineRuntime):
 
     def _shard(self) -> None:
         super()._shard()
+        if self.sharding is None:
+            return
         demands = self._course.demands
-        for stage in self._stages if self.sharding is not None else ():
+        for stage in self._stages:
             self.sharding.scale = stage.submod.scale
             if demands is not None:
                 recompute_operations(stage.submod, demands, stage.stage_index)
