@@ -234,6 +234,72 @@ static void within_data(void)
     CHECK_INT(f.cost.expert_params, 8 * expert);
 }
 
+/* Eight replicas of one GPU, four experts in a group: the first four replicas
+ * are on one node, the others on four nodes. The second group is slower: three
+ * of four members are on other nodes. */
+static void groups_of_all_runs_of_replicas_count(void)
+{
+    const lh_cost_run runs[] = {{0, 0, 4, 1}, {0, 8, 4, 8}};
+    const uint32_t nodes[] = {1, 4};
+    double moved = 8192.0 * 4096 * 2 * 2, fabric = 0.985 * 50;
+    lhi_group_layout groups;
+    lhi_group_members m;
+    fixture f;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout.data = 8;
+    f.layout.expert = 4;
+    f.slice.n_runs = 2;
+    f.slice.runs = runs;
+    CHECK_OK(
+        lhi_group_layout_build(&f.job, &f.layout, &f.slice, &groups, &f.err),
+        f.err);
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK(lhi_group_layout_find_dispatch_group(&groups, 0, i, &m));
+        CHECK(m.n == 1 && m.at[0].members == 4);
+        CHECK(m.at[0].nodes == nodes[i]);
+        CHECK(m.at[0].fewest_per_node == 4.0 / nodes[i]);
+    }
+    CHECK(!lhi_group_layout_find_dispatch_group(&groups, 0, 2, &m));
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * (moved * 3 / 4 / fabric + 8000), 3);
+}
+
+/* Members that are all on different nodes or in different datacenters: their
+ * messages take at least the shortest latency from the datacenter, whatever
+ * other datacenters' links have. */
+static void a_bound_counts_the_links_of_its_datacenter(void)
+{
+    const lhi_exchange exchange = {LH_DISPATCHER_ALL_TO_ALL, 1, 0, 0, 0};
+    const int64_t latency_ns[3][3] = {
+        {0, 4000, 1000}, {5000, 0, 7000}, {2000, 3000, 0}};
+    const double shortest[] = {1000, 5000, 2000}; /* the fabric has 8000 */
+    lh_datacenter datacenters[3];
+    lh_wan wans[9];
+    lh_cost_options options;
+    lhi_exchange_time least;
+    fixture f;
+
+    fixture_init(&f, "mixtral-8x7b");
+    for (int i = 0; i < 9; i++) {
+        datacenters[i / 3] = f.sites[0];
+        wans[i] = f.wans[1];
+        wans[i].latency_ns = latency_ns[i / 3][i % 3];
+    }
+    f.job.n_datacenters = 3;
+    f.job.datacenters = datacenters;
+    f.job.wans = wans;
+    CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err),
+             f.err);
+    for (uint32_t dc = 0; dc < 3; dc++) {
+        CHECK_OK(lhi_all_to_all_compute_lower_bound(
+                     &f.job, dc, 16, 1, &exchange, &options, &least, &f.err),
+                 f.err);
+        CHECK_NEAR(least.latency_ns, shortest[dc], 0);
+    }
+}
+
 /* --- all ranks ------------------------------------------------------------ */
 
 /* Location of a rank. */
@@ -555,6 +621,8 @@ int main(void)
     RUN(experts_can_be_cut);
     RUN(once_per_node);
     RUN(within_data);
+    RUN(groups_of_all_runs_of_replicas_count);
+    RUN(a_bound_counts_the_links_of_its_datacenter);
     RUN(every_rank_is_where_it_is_listed);
     return test_summary();
 }
