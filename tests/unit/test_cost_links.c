@@ -227,6 +227,27 @@ static void groups_lie_as_numbered(void)
               LH_EUNSUPPORTED);
 }
 
+/* Tensor groups of six GPUs on nodes of eight: the only replica in the first
+ * datacenter has GPUs 0-5. Of four replicas in the second one, GPUs 6-11 and
+ * 12-17 are on two nodes, with two GPUs on one of them. */
+static void each_datacenter_has_its_own_replicas(void)
+{
+    const lh_cost_site sites[] = {{0, 1}, {1, 4}};
+    fixture f;
+    lh_cost_group g;
+
+    fixture_init(&f, "llama3-8b");
+    f.layout.tensor = 6;
+    f.layout.data = 5;
+    f.slice.n_sites = 2;
+    f.slice.sites = sites;
+    g = group_of(&f, LH_COST_TENSOR);
+    CHECK(g.size == 6 && g.per_node == 6 && g.nodes == 1);
+    f.slice.datacenter = 1;
+    g = group_of(&f, LH_COST_TENSOR);
+    CHECK(g.size == 6 && g.per_node == 2 && g.nodes == 2);
+}
+
 static lh_cost_message message(fixture *f, lh_cost_hop hop)
 {
     lh_cost_message m = {0};
@@ -496,6 +517,7 @@ int main(void)
     RUN(ways_back_may_differ);
     RUN(missing_networks);
     RUN(groups_lie_as_numbered);
+    RUN(each_datacenter_has_its_own_replicas);
     RUN(messages);
     RUN(the_slowest_pair_of_a_hop_counts);
     RUN(data_parallel_across);
