@@ -121,6 +121,30 @@ static void mixture_volumes(void)
     }
 }
 
+/* Two tokens: 2 x 2 FLOPs for each of 4 x 2 x 2 parameters of attention and 2 x
+ * 2 of the MLP, and attention's two products of two columns with one visible
+ * token on average. */
+static void attention_is_a_sixth_of_the_smallest_model(void)
+{
+    static const lh_model smallest = {.layers = 3,
+                                      .hidden = 2,
+                                      .ffn = 1,
+                                      .vocab = 9,
+                                      .heads = 1,
+                                      .kv_heads = 1,
+                                      .head_dim = 2};
+    const double linear = 2 * 2 * (16 + 4), attention = 2 * 2 * 2 * 2;
+    fixture f;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &smallest;
+    f.job.training.sequence = 2;
+    CHECK(lhi_find_slice_attention(&f.job) == 0); /* no slices */
+    f.job.layout.slices = 2;
+    CHECK_NEAR(lhi_find_slice_attention(&f.job),
+               attention / (linear + attention), 1e-15);
+}
+
 static lh_cost_path path_of(fixture *f, lh_cost_group group)
 {
     lh_cost_path path = {0};
@@ -151,6 +175,19 @@ static void rings(void)
     lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_TO_ALL, 4, 0, &p,
                              &transfer, &latency);
     CHECK_NEAR(latency, 50e3, 0);
+    /* All messages of an all-to-all are in flight at once, also of two GPUs. */
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_TO_ALL, 2, 0, &p,
+                             &transfer, &latency);
+    CHECK_NEAR(latency, 50e3, 0);
+    /* One GPU sends nothing. */
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_REDUCE, 1, 100e6, &p,
+                             &transfer, &latency);
+    CHECK(transfer == 0 && latency == 0);
+    /* Without a known latency of the whole ring, every step takes one hop. */
+    p.ring_latency_ns = 0;
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_GATHER, 4, 0, &p,
+                             &transfer, &latency);
+    CHECK_NEAR(latency, 3 * 50e3, 0);
     fixture_init(&f, "llama3-8b");
     /* Four nodes with four members: four hops of 8 us and twelve of 3, minus
      * one. */
@@ -313,6 +350,7 @@ int main(void)
 {
     RUN(dense_volumes);
     RUN(mixture_volumes);
+    RUN(attention_is_a_sixth_of_the_smallest_model);
     RUN(rings);
     RUN(rings_of_a_job);
     RUN(experts_beyond_a_node);
