@@ -250,6 +250,48 @@ static void whole_chunks(void)
     CHECK_INT(m.f.cost.f.total_ns, 12000000);
 }
 
+/* A measured chunk of three layers whose activations are all recomputed. */
+static void chunks_of_no_activations(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.entries[0] = layer(1, 12000000);
+    m.entries[0].kind = LH_PROFILE_CHUNK;
+    m.entries[0].n_chunks = 1;
+    m.entries[0].activation_bytes = 0;
+    m.profile.n_entries = 1;
+    m.f.slice.n_chunks = 1;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.activation_bytes, 0);
+    CHECK_INT(m.f.cost.weight_input_bytes, 0);
+    CHECK_INT(m.f.cost.memory_source, LH_COST_PROFILE);
+}
+
+/* Recomputation that a chunk was not measured with costs as much as that of its
+ * layers, each measured. */
+static void chunks_recompute_all_their_layers(void)
+{
+    static const lh_recompute kinds[] = {LH_RECOMPUTE_SELECTIVE,
+                                         LH_RECOMPUTE_FULL};
+    measured m;
+
+    for (int i = 0; i < 2; i++) {
+        measured_init(&m);
+        m.f.job.training.recompute = kinds[i];
+        COST(&m.f);
+        const int64_t by_layer_ns = m.f.cost.d.total_ns;
+        m.entries[0] = layer(1, 3 * 4000000);
+        m.entries[0].kind = LH_PROFILE_CHUNK;
+        m.entries[0].n_chunks = 1;
+        m.profile.n_entries = 1;
+        m.f.slice.n_chunks = 1;
+        COST(&m.f);
+        CHECK(m.f.cost.d.total_ns > 24000000);
+        CHECK_INT(m.f.cost.d.total_ns, by_layer_ns);
+    }
+}
+
 static void measured_links(void)
 {
     measured m;
@@ -321,6 +363,8 @@ int main(void)
     RUN(recomputation_on_top);
     RUN(sequence_parallelism_is_a_condition);
     RUN(whole_chunks);
+    RUN(chunks_of_no_activations);
+    RUN(chunks_recompute_all_their_layers);
     RUN(measured_links);
     RUN(experts_cut_otherwise);
     return test_summary();
