@@ -84,11 +84,28 @@ static void losses(void)
     CHECK(isinf(lh_message_ns(LH_RECOVERY_GO_BACK_N, 1, &(lh_flow){1, 1, 1})));
 }
 
+/* A message of one packet is repeated after timeouts of four round trips, on
+ * average loss / (1 - loss) times. */
+static void a_single_packet_waits_for_timeouts(void)
+{
+    const lhi_long_message packet = {.recovery = LH_RECOVERY_SELECTIVE_REPEAT,
+                                     .bytes = LH_PACKET_BYTES,
+                                     .bytes_per_s = 4096e9,
+                                     .queue_pairs = 1,
+                                     .window_bytes = INFINITY,
+                                     .latency_ns = 1 * ms,
+                                     .round_trip_ns = 2 * ms,
+                                     .loss = 0.01};
+    CHECK_DIGITS(lhi_estimate_message_ns(&packet) / ms, 1 + 0.01 / 0.99 * 4 * 2,
+                 4);
+}
+
 int main(void)
 {
     RUN(rings);
     RUN(two_sites);
     RUN(spraying);
     RUN(losses);
+    RUN(a_single_packet_waits_for_timeouts);
     return test_summary();
 }
