@@ -37,7 +37,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = {
     "src/model": "cost cost_links cost_profile cost_memory cost_wide_groups "
                  "sharding expert_traffic layer_by_layer expert_groups zones "
-                 "torchtitan_cost kernels fp8 framework job job_model network transport "
+                 "stage_nodes ops expert_dispatch kernel_sizes torchtitan_cost "
+                 "kernels fp8 framework job job_model network transport "
                  "memory_limits recompute partition lower_bounds "
                  "layout_bounds numbers plan_memory validate "
                  "validate-published validate-gpu validate-scaleacross "
@@ -55,7 +56,8 @@ TESTS = {
                            "tradeoff insert certificate bounds destroy_repair "
                            "papers-crosspipe-optimal solve_clauses "
                            "solve_threads",
-    "src/schedule/verifier": "check certificate agreement solve_brute optima",
+    "src/schedule/verifier": "check verify_capacity certificate_work "
+                             "certificate agreement solve_brute optima",
     "src/planner": "plan plan_reasons plan_file_check plan_unexplored "
                    "plan_pareto plan_cost plan_elastic plan_network "
                    "plan_links plan_robust plan_partitions plan_idle "

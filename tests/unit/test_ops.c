@@ -121,6 +121,51 @@ static void recomputed_experts_are_as_slow_as_in_a_forward(void)
     CHECK_NEAR(recompute_ns(NULL, true), recompute_ns(&c, true), 0);
 }
 
+/* Returns the bytes that an m x k by k x n product moves: three matrices of two
+ * bytes per element. */
+static double moved_bytes(double m, double k, double n)
+{
+    return 2 * (m * k + k * n + m * n);
+}
+
+/* DeepSeek-V3's latent attention for 8192 tokens: hidden 7168, latent vectors
+ * of 512 + 64 and 1536, 128 heads of 128 + 64 (queries), 128 (keys) and 128
+ * (values). With half of the memory's bandwidth, an operation's own bytes take
+ * twice as long. */
+static void latent_attention_reads_each_matrix_once(void)
+{
+    const double t = 8192;
+    const struct {
+        const char *name;
+        double bytes;
+    } rows[] = {
+        {"latent", moved_bytes(t, 7168, 576) + moved_bytes(t, 7168, 1536)},
+        {"query", moved_bytes(t, 1536, 128 * 192)},
+        {"key and value", moved_bytes(t, 512, 128 * 256)}};
+    lh_cost_constants c = *lh_cost_defaults();
+    lh_cost_op whole[LH_COST_MAX_OPS], half[LH_COST_MAX_OPS];
+    uint32_t n = 0, n_found = 0;
+    fixture f;
+    fixture_init(&f, "deepseek-v3");
+    f.options.constants = &c;
+    CHECK_OK(lhi_cost_layer_ops(&f.job, &f.layout, &f.slice, 0, &f.options,
+                                whole, &n, &f.err),
+             f.err);
+    const double rate = f.sites[0].gpu.memory_bytes_per_s * c.memory_efficiency;
+    c.memory_efficiency /= 2;
+    CHECK_OK(lhi_cost_layer_ops(&f.job, &f.layout, &f.slice, 0, &f.options,
+                                half, &n, &f.err),
+             f.err);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            if (strcmp(whole[i].name, rows[k].name) == 0) {
+                CHECK_NEAR((double)(half[i].ns - whole[i].ns),
+                           rows[k].bytes / rate * 1e9, 1);
+                n_found++;
+            }
+    CHECK_INT(n_found, 3);
+}
+
 static void presets(void)
 {
     static const struct {
@@ -233,6 +278,7 @@ int main(void)
 {
     RUN(presets);
     RUN(recomputed_experts_are_as_slow_as_in_a_forward);
+    RUN(latent_attention_reads_each_matrix_once);
     RUN(other_attention);
     RUN(hybrid_layers);
     RUN(parallel_blocks);
