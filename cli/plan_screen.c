@@ -155,16 +155,13 @@ static void format_accuracy(const lh_validated_runs *runs, size_t used,
              runs->outside ? runs->outside : "", more);
 }
 
-/* Prints the mean error of the cost model's times in published runs of the
- * plan's kind, and the properties of the plan that these runs do not cover, in
- * at most two lines; or why there is no such error. */
-static void print_accuracy(cli *c, const lh_plan *p)
+void cli_print_accuracy(cli *c, const lh_job *job,
+                        const lh_validated_runs *runs)
 {
     enum { LINES = 2 };
-    const lh_validated_runs *runs = p->accuracy;
     char text[500], more[40] = "";
     if (!runs) {
-        cli_wrap(c, "accuracy", "%s", lh_explain_no_validated_runs(p->job));
+        cli_wrap(c, "accuracy", "%s", lh_explain_no_validated_runs(job));
         return;
     }
     size_t used = runs->outside ? strlen(runs->outside) : 0;
@@ -194,7 +191,7 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)b->iteration_ns, all), cli_time_source_text(p),
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
-    print_accuracy(c, p);
+    cli_print_accuracy(c, p->job, p->accuracy);
     if (*cli_plan_ties_text(p, note, sizeof note))
         cli_wrap(c, "practice", "%s", note);
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))

@@ -46,6 +46,11 @@ lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
  * --show below. */
 void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_output *shown);
 
+/* Prints the mean error of the cost model's times in published runs of the
+ * job's kind (`runs`), and the job's properties that these runs do not cover,
+ * in at most two lines; if `runs` is NULL, why there is no such error. */
+void cli_print_accuracy(cli *c, const lh_job *job,
+                        const lh_validated_runs *runs);
 /* Prints the model as read from the job, and the use of the cluster. */
 void cli_plan_model(cli *c, const lh_plan *plan);
 /* Formats a parameter count, "70.6 B", into `text`, which it returns, truncated

@@ -2,6 +2,7 @@
 #include "size_view.h"
 
 #include "inputs.h"
+#include "plan_screen.h"
 #include "wrap.h"
 
 #include <longhaul/experimental/json_output.h>
@@ -59,6 +60,22 @@ static const char *format_duration(double s, char text[AMOUNT_TEXT])
     return text;
 }
 
+/* Formats a time as an option's value, rounded down to a tenth of its unit:
+ * "17.6d", "9.5h". */
+static const char *format_option(double s, char text[AMOUNT_TEXT])
+{
+    static const struct {
+        double seconds;
+        const char *name;
+    } units[] = {{DAY_S, "d"}, {HOUR_S, "h"}, {60, "min"}, {1, "s"}};
+    size_t i = 0;
+    while (i < 3 && s < 2 * units[i].seconds)
+        i++;
+    snprintf(text, AMOUNT_TEXT, "%.1f%s", floor(10 * s / units[i].seconds) / 10,
+             units[i].name);
+    return text;
+}
+
 /* Prints the node count of each datacenter that a cluster size uses, then the
  * spare nodes per datacenter (`spares`) and whether it uses spot capacity. */
 static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
@@ -81,9 +98,30 @@ static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
         cli_wrap(c, title, "spot capacity");
 }
 
-/* Prints the modelled training time against the deadline, throughput, goodput,
- * and the failure and checkpoint intervals. */
-static void print_time(cli *c, const lh_size_options *o, const lh_size *size)
+/* Prints the accuracy of the modelled training time and, if the deadline is met
+ * but the mean error may exceed it, the longer training time and the deadline
+ * that allows for the error. */
+static void print_time_accuracy(cli *c, const lh_job *job,
+                                const lh_size_options *o, const lh_size *size)
+{
+    char days[AMOUNT_TEXT], deadline[AMOUNT_TEXT];
+    cli_print_accuracy(c, job, size->accuracy);
+    if (!size->accuracy || !(size->train_s <= o->deadline_s))
+        return;
+    const double longer = 1 + size->accuracy->mean_percent / 100;
+    if (size->train_s * longer > o->deadline_s)
+        cli_wrap(c, "",
+                 "with %+.0f %% the run takes %s, beyond the deadline; allow "
+                 "for the error by --deadline %s",
+                 size->accuracy->mean_percent,
+                 format_duration(size->train_s * longer, days),
+                 format_option(o->deadline_s / longer, deadline));
+}
+
+/* Prints the modelled training time against the deadline, its accuracy,
+ * throughput, goodput, and the failure and checkpoint intervals. */
+static void print_time(cli *c, const lh_job *job, const lh_size_options *o,
+                       const lh_size *size)
 {
     char days[AMOUNT_TEXT], limit[AMOUNT_TEXT], between[AMOUNT_TEXT],
         interval[AMOUNT_TEXT];
@@ -95,6 +133,7 @@ static void print_time(cli *c, const lh_size_options *o, const lh_size *size)
     else
         cli_wrap(c, "time", "%s (modelled)",
                  format_duration(size->train_s, days));
+    print_time_accuracy(c, job, o, size);
     cli_wrap(c, "throughput",
              "%.0f tokens/s, iteration %.3f s; goodput %.0f "
              "tokens/s, %.1f %%",
@@ -219,7 +258,7 @@ static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
     cli_wrap(c, title, "%" PRIu32 " GPU%s", size->gpus + size->spare_gpus,
              size->gpus + size->spare_gpus > 1 ? "s" : "");
     print_nodes(c, job, size, o->failures->spares);
-    print_time(c, o, size);
+    print_time(c, job, o, size);
     print_cost(c, size);
     print_layout(c, &size->layout);
     print_losses(c, job, o, size);

@@ -29,6 +29,8 @@ class Size(Result):
         train_s: training time with failures, in seconds; None: endless.
         usd, gpus_usd, between_usd: cost in all, of the nodes, and of traffic
             between datacenters; None: no prices.
+        accuracy: errors of modelled times in published runs of this kind; None:
+            there are none.
         losses: training without some nodes of a datacenter.
     """
 
@@ -44,6 +46,7 @@ class Size(Result):
     usd: float | None = None
     gpus_usd: float | None = None
     between_usd: float | None = None
+    accuracy: Mapping[str, Any] | None = nested(dict)
     losses: tuple[Mapping[str, Any], ...] = several(dict)
 
 

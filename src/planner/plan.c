@@ -182,8 +182,9 @@ static lh_status find_plan(const lh_plan_options *options,
                                             &unexplored, &plan->plan, err);
     lhi_unexplored_fini(&unexplored);
     if (status == LH_OK)
-        status = lhi_plan_state_accuracy(plan->mem, lh_plan_gpus(&plan->plan),
-                                         &plan->plan, err);
+        status =
+            lhi_find_accuracy(plan->mem, plan->job, lh_plan_gpus(&plan->plan),
+                              &plan->plan.accuracy, err);
     if (status == LH_OK)
         status = lhi_plan_find_ties(plan->mem, &plan->plan, err);
     if (plan->plan.n_alternatives > top)

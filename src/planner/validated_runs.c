@@ -210,24 +210,25 @@ static void add_types(parts *to, const lh_job *job,
         add_part(to, "different GPU types");
 }
 
-lh_status lhi_plan_state_accuracy(lhi_arena *mem, uint32_t gpus, lh_plan *p,
-                                  lh_error *err)
+lh_status lhi_find_accuracy(lhi_arena *mem, const lh_job *job, uint32_t gpus,
+                            const lh_validated_runs **out, lh_error *err)
 {
-    const kind *of = find_kind(p->job);
-    const bool fp8 = p->job->framework.fp8 != LH_FP8_NONE;
+    const kind *of = find_kind(job);
+    const bool fp8 = job->framework.fp8 != LH_FP8_NONE;
     parts outside = {.used = 0};
 
+    *out = NULL;
     if (!of)
         return LH_OK;
     const lh_validated_runs *found = &of->runs;
     if (of->fp8 != fp8)
         add_part(&outside, fp8 ? "products in FP8" : "16-bit products");
-    add_types(&outside, p->job, found);
-    add_outside(&outside, " datacenters", p->job->n_datacenters, 1, 1);
+    add_types(&outside, job, found);
+    add_outside(&outside, " datacenters", job->n_datacenters, 1, 1);
     add_outside(&outside, " GPUs", gpus, found->gpus_least, found->gpus_most);
-    add_outside(&outside, "-token sequences", p->job->training.sequence,
+    add_outside(&outside, "-token sequences", job->training.sequence,
                 found->sequence_least, found->sequence_most);
-    if (p->job->framework.fp8 == LH_FP8_DISPATCH)
+    if (job->framework.fp8 == LH_FP8_DISPATCH)
         add_part(&outside, "dispatch in FP8");
     lh_validated_runs *runs = LHI_NEW(mem, lh_validated_runs, 1);
     if (!runs)
@@ -238,6 +239,6 @@ lh_status lhi_plan_state_accuracy(lhi_arena *mem, uint32_t gpus, lh_plan *p,
         if (!runs->outside)
             return lhi_fail_nomem(err);
     }
-    p->accuracy = runs;
+    *out = runs;
     return LH_OK;
 }

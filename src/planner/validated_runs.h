@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accuracy of a plan's times: errors in published runs of its kind. */
+/* The accuracy of predicted times: errors in published runs of their kind. */
 #ifndef LHI_PLANNER_VALIDATED_RUNS_H
 #define LHI_PLANNER_VALIDATED_RUNS_H
 
@@ -7,10 +7,10 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Sets p->accuracy, in `mem`: the published runs of the plan's kind, with the
- * properties of the plan, which uses `gpus` GPUs, outside the range of these
- * runs. Leaves it NULL if there are no such runs. */
-lh_status lhi_plan_state_accuracy(lhi_arena *mem, uint32_t gpus, lh_plan *p,
-                                  lh_error *err);
+/* Finds the published runs of a job's kind, into *out, in `mem`: with the
+ * properties of the job on `gpus` GPUs outside the range of these runs. *out is
+ * NULL if there are no such runs. */
+lh_status lhi_find_accuracy(lhi_arena *mem, const lh_job *job, uint32_t gpus,
+                            const lh_validated_runs **out, lh_error *err);
 
 #endif

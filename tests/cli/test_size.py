@@ -116,6 +116,35 @@ def the_text_answers_the_questions():
 
 
 @test
+def the_accuracy_is_that_of_a_plan():
+    """A deadline that the mean error may exceed is named, with one that allows
+    for the error."""
+    best = size("--deadline", "10h", "-o", "sized.yaml")["cheapest"]
+    plan = json_case("plan", ["plan", "sized.yaml", "--effort", "1"])
+    check(best["accuracy"] == plan["accuracy"] and
+          best["accuracy"]["kind"].startswith("dense models"), f"{best}")
+    line = re.search(r"\naccuracy .*?\n(?=\S)", case(
+        "plan's", ["plan", "sized.yaml", "--effort", "1"], out=ANY).stdout,
+        re.S)[0]
+    longer = 1 + best["accuracy"]["mean_percent"] / 100
+    hours = best["train_s"] / 3600
+    late = f"{hours * (1 + longer) / 2:.4f}h"
+    text = case("within the error", [*SIZE, "--deadline", late], out=ANY).stdout
+    check(line in text, f"{line}: {text}")
+    found = re.search(r"with \+(\d+) % the run takes ([\d.]+) h, beyond the "
+                      r"deadline; allow for the error by --deadline ([\d.]+)h",
+                      " ".join(text.split()))
+    check(found and int(found[1]) == round(100 * (longer - 1)) and
+          abs(float(found[2]) - hours * longer) < 0.06, text)
+    check(0 <= float(late[:-1]) / longer - float(found[3]) < 0.1, text)
+    enough = size("--deadline", f"{found[3]}h")["cheapest"]["train_s"]
+    check(enough * longer <= float(late[:-1]) * 3600, f"{enough}")
+    check("beyond the" not in case("beyond the error", [
+        *SIZE, "--deadline", f"{hours * longer * 1.01:.4f}h"], out=ANY).stdout,
+        "--deadline beyond the error")
+
+
+@test
 def the_knee_is_named():
     r = size("--deadline", "10h")
     knee, best = r["knee"], r["cheapest"]

@@ -108,7 +108,10 @@ typedef struct lh_size {
     lh_goodput goodput;
     double train_s;                    /* with failures */
     double usd, gpus_usd, between_usd; /* -1: no prices */
-    uint32_t n_losses;                 /* of lh_size_result's sizes only */
+    /* Errors of modelled times in published runs of this kind, for the sizes of
+     * lh_size_result; NULL: none. */
+    const lh_validated_runs *accuracy;
+    uint32_t n_losses; /* of lh_size_result's sizes only */
     lh_size_loss losses[LH_MAX_DATACENTERS];
 } lh_size;
 

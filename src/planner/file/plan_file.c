@@ -322,6 +322,11 @@ static const lhi_schema_field accuracy_rows[] = {
 static const lhi_schema accuracy_table = {
     LHI_ROWS("accuracy", lh_validated_runs, accuracy_rows)};
 
+json_t *lhi_accuracy_to_json(const lh_validated_runs *runs)
+{
+    return lhi_schema_write(&accuracy_table, runs, NULL);
+}
+
 static const lhi_schema_field ties_rows[] = {
     {"layouts", LHI_INTEGER(lh_plan_ties, n), .least = 1, .most = UINT32_MAX},
     {"practice", LHI_STRUCT_POINTER(lh_plan_ties, practice),

@@ -78,6 +78,10 @@ lh_status lhi_idle_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
  * up to its total. LH_EINPUT otherwise. */
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
+/* Builds the JSON map of the published runs that show the accuracy of predicted
+ * times; NULL if allocation fails. */
+json_t *lhi_accuracy_to_json(const lh_validated_runs *runs);
+
 /* Returns how much longer an iteration takes with the unchanged plan than with
  * the best plan for the what-if answer's links, as a fraction; for the cheapest
  * plan, how much more it costs. */

@@ -27,7 +27,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -699,7 +698,7 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
     }
     for (uint32_t i = 0; i < s->n_planned; i++)
         r->n_planned += lhi_size_is_in_ranges(s, s->planned[i]->nodes);
-    return LH_OK;
+    return lhi_size_state_accuracy(s, err);
 }
 
 /* --- search --- */
@@ -762,18 +761,13 @@ lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
     lhi_size_search s = {.result = NULL};
     LHI_TRY(LHI_OPTIONS_COPY(lh_size_options, &s.options, options, err));
     s.mem = lhi_arena_make(0);
-    s.result = calloc(1, sizeof *s.result);
+    s.result = lhi_size_make_result();
     lh_status status =
         s.mem && s.result ? run(&s, job, &priced, err) : lhi_fail_nomem(err);
     lhi_arena_free(s.mem);
     if (status == LH_OK)
         *out = s.result;
     else
-        free(s.result);
+        lh_size_result_free(s.result);
     return status;
-}
-
-void lh_size_result_free(lh_size_result *result)
-{
-    free(result);
 }

@@ -136,6 +136,11 @@ double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes);
  * GPU time of all passes. */
 double lhi_size_work_bound_s(const lhi_size_search *s, const uint32_t *nodes);
 
+/* Allocates an empty result, for lh_size_result_free(); NULL: no memory. */
+lh_size_result *lhi_size_make_result(void);
+/* Sets the accuracy of the result's sizes, in the result's memory. */
+lh_status lhi_size_state_accuracy(lhi_size_search *s, lh_error *err);
+
 /* Computes the bounds of the result: no size with fewer GPUs, at less cost or,
  * with a budget, in less time meets the requirements. */
 lh_status lhi_size_bound(lhi_size_search *s, lh_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON output for `longhaul size`; docs/sizing.md documents the keys. */
 #include "format/document/schema.h"
+#include "planner/file/plan_file.h"
 #include "report/json/json_parts.h"
 
 #include <longhaul/experimental/json_output.h>
@@ -83,12 +84,13 @@ static json_t *goodput_json(const lh_size *size)
 }
 
 /* Builds the JSON object of one size (number of nodes per datacenter): its
- * GPUs, layout, iteration and training time, goodput, costs and losses of
- * nodes. */
+ * GPUs, layout, iteration and training time, goodput, costs, accuracy and
+ * losses of nodes. */
 static json_t *size_json(const lh_job *job, const lh_size *size)
 {
     return json_pack(
-        "{s:I, s:I, s:b, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:I, s:I, s:b, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
         "gpus", (json_int_t)size->gpus, "spare_gpus",
         (json_int_t)size->spare_gpus, "spot", size->spot, "datacenters",
         nodes_json(job, size), "layout", layout_json(&size->layout),
@@ -96,7 +98,9 @@ static json_t *size_json(const lh_job *job, const lh_size *size)
         size->tokens_per_s, "goodput", goodput_json(size), "train_s",
         known_json(size->train_s), "usd", known_json(size->usd), "gpus_usd",
         known_json(size->gpus_usd), "between_usd",
-        known_json(size->between_usd), "losses", losses_json(job, size));
+        known_json(size->between_usd), "accuracy",
+        size->accuracy ? lhi_accuracy_to_json(size->accuracy) : json_null(),
+        "losses", losses_json(job, size));
 }
 
 lh_status lh_size_result_format(const lh_job *job,
