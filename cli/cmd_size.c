@@ -101,7 +101,8 @@ static const cli_option options[] = {
      .example_argument = "24h",
      .preset = "24h",
      .help = "Time until a failed node returns. Meanwhile a spare replaces it; "
-             "without one, training is slower in proportion to the nodes."},
+             "without one, training continues on the other nodes with a new "
+             "plan."},
     {.name = "link-repair",
      .type = CLI_TIME,
      .at = offsetof(settings, link_repair_ns),

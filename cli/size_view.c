@@ -118,8 +118,26 @@ static void print_time_accuracy(cli *c, const lh_job *job,
                  format_option(o->deadline_s / longer, deadline));
 }
 
+/* Prints the mean number of missing nodes, and the iteration while one is
+ * missing, if that was planned. */
+static void print_missing(cli *c, const lh_size *size)
+{
+    const double missing = size->goodput.missing, s = size->node_loss_s;
+    char rest[AMOUNT_TEXT * 2] = "training stops";
+    if (s < 0 || missing < 0.001)
+        return;
+    if (isfinite(s))
+        snprintf(rest, sizeof rest, "iterations take up to %.3f s (%+.0f %%)",
+                 s, 100 * (s * 1e9 / (double)size->iteration_ns - 1));
+    cli_wrap(c, "",
+             "%.2g nodes are missing on average; %s while one is missing "
+             "(--spares replace it)",
+             missing, rest);
+}
+
 /* Prints the modelled training time against the deadline, its accuracy,
- * throughput, goodput, and the failure and checkpoint intervals. */
+ * throughput, goodput, the failure and checkpoint intervals, and missing nodes.
+ */
 static void print_time(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size *size)
 {
@@ -148,6 +166,7 @@ static void print_time(cli *c, const lh_job *job, const lh_size_options *o,
     else
         cli_wrap(c, "failures", "one every %s",
                  format_duration(1 / g->failures_per_s, between));
+    print_missing(c, size);
 }
 
 /* Prints the cost, if the job has prices. */

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """longhaul size: options, output and errors on a job that plans at once."""
 import json
+import math
 import re
 
 from harness import (ANY, ROOT, case, check, finish, json_case, long_test, read, run, test,
@@ -104,6 +105,14 @@ def the_text_answers_the_questions():
                  "at least 1 GPU and USD ", "(proven for the", "no size has fewer "
                  "GPUs", "next          longhaul plan sized.yaml"):
         check(part in text, f"{part!r}: {text}")
+    check("missing" not in text, text)
+    options = ["--deadline", "10h", "--nodes", "0:2,0", "--gpu-mtbf", "200h"]
+    best = size(*options)["cheapest"]
+    rest = best["goodput"]["node_loss_iteration_s"]
+    text = " ".join(case("missing", [*SIZE, *options], out=ANY).stdout.split())
+    check(f"{best['goodput']['missing_nodes']:.2g} nodes are missing on average; "
+          + (f"iterations take up to {rest:.3f} s" if rest else "training stops")
+          + " " in text, text)
     spared = case("spares", [*SIZE, "--deadline", "10h", "--nodes", "1:2",
                              "--spares", "2"], out=ANY).stdout
     check("losses        the spare nodes replace up to 2 lost nodes" in spared
@@ -211,7 +220,11 @@ def an_impossible_deadline_is_proven():
 
 @test
 def failures_may_stop_all_progress():
-    options = ["--deadline", "10h", "--gpu-mtbf", "1h", "--repair", "2h"]
+    options = ["--deadline", "10h", "--gpu-mtbf", "1h", "--repair"]
+    one = size(*options, "2h", code=1)["fastest"]
+    check(one["gpus"] == 1, f"{one}")  # runs while it does not need repair
+    check(abs(one["goodput"]["speed"] - math.exp(-2)) < 1e-9, f"{one}")
+    options.append("2000h")
     r = size(*options, code=1)
     check(not r["found"] and r["fastest"]["train_s"] is None and
           r["fastest"]["usd"] is None and

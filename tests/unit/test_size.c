@@ -1,218 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goodput: closed forms, a Monte Carlo simulation and published runs. Sizes:
- * the search agrees with planning every size of tiny jobs. */
+/* Sizes: the search agrees with planning every size of tiny jobs. */
 #include "jobs.h"
 
-#include "base/random.h"
 #include "planner/size/size_internal.h"
 
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/size.h>
-
-/* --- goodput -------------------------------------------------------------- */
-
-#define YEAR_S (365 * 86400.0)
-
-/* A job whose only datacenter has single-GPU nodes. */
-static lh_job *job_of_gpus(uint32_t gpus)
-{
-    return job_with(JOB_SMALL,
-                    "  datacenters: [{name: west, nodes: %u}]\n"
-                    "  links:\n",
-                    gpus);
-}
-
-/* Returns the goodput of `gpus` GPUs. */
-static lh_goodput goodput_of(uint32_t gpus, const lh_failures *f)
-{
-    lh_job *job = job_of_gpus(1);
-    lh_goodput g = {0};
-    lh_error err = {0};
-    CHECK_OK(lh_goodput_compute(job, &gpus, f, &g, &err), err);
-    lh_job_free(job);
-    return g;
-}
-
-/* The optimum's derivative is 0: e^x (y - 1) = -1, x = (interval + checkpoint)
- * / MTBF, y = interval / MTBF; Young's formula is its limit for cheap
- * checkpoints. */
-static void interval_is_the_optimum(void)
-{
-    for (double checkpoint = 1e-3; checkpoint < 1e4; checkpoint *= 7) {
-        const double mtbf = 3600;
-        const double best = lh_checkpoint_interval_s(checkpoint, mtbf);
-        CHECK_NEAR(exp((best + checkpoint) / mtbf) * (best / mtbf - 1), -1,
-                   1e-9);
-        if (checkpoint < 1)
-            CHECK_NEAR(best / sqrt(2 * checkpoint * mtbf), 1, 0.01);
-    }
-    CHECK_NEAR(lh_checkpoint_interval_s(0, 3600), 0, 0);
-    CHECK_NEAR(lh_checkpoint_interval_s(10, 0), 0, 0);
-}
-
-/* No other interval has more progress. */
-static void other_intervals_are_worse(void)
-{
-    const lh_failures f = {.size = sizeof f,
-                           .gpu_mtbf_s = 2000,
-                           .checkpoint_s = 30,
-                           .restart_s = 100};
-    const lh_goodput g = goodput_of(1, &f);
-    for (double share = 0.25; share < 4; share *= 1.4) {
-        const double interval = share * g.interval_s;
-        const double progress =
-            interval / ((2000 + 100) * expm1((interval + 30) / 2000));
-        CHECK(progress <= g.progress * (1 + 1e-12));
-    }
-}
-
-/* Simulates failures of a running job; returns the share of the time that makes
- * progress. */
-static double simulate_failures(double interval, double checkpoint,
-                                double restart, double mtbf, uint32_t segments)
-{
-    lhi_random random = {7};
-    double time = 0;
-    for (uint32_t i = 0; i < segments; i++)
-        for (bool done = false; !done;) {
-            const double fails =
-                (double)lhi_random_exponential(&random, mtbf * 1e9) / 1e9;
-            done = fails >= interval + checkpoint;
-            time += done ? interval + checkpoint : fails + restart;
-        }
-    return segments * interval / time;
-}
-
-static void progress_agrees_with_a_simulation(void)
-{
-    const double restarts[] = {0, 300, 3000};
-    for (size_t i = 0; i < 3; i++) {
-        const lh_failures f = {.size = sizeof f,
-                               .gpu_mtbf_s = 4 * 7200.0,
-                               .checkpoint_s = 60,
-                               .restart_s = restarts[i]};
-        const lh_goodput g = goodput_of(4, &f);
-        CHECK_NEAR(g.failures_per_s, 1 / 7200.0, 1e-12);
-        CHECK_NEAR(
-            simulate_failures(g.interval_s, 60, restarts[i], 7200, 200000),
-            g.progress, 0.003);
-    }
-}
-
-/* Nodes under repair: a simulation of the queue with spares. */
-static void speed_agrees_with_a_simulation(void)
-{
-    enum { NODES = 20, EVENTS = 200000 };
-    const double mtbf = 50, repair = 10; /* 4 nodes under repair on average */
-    static double back[EVENTS];
-    lhi_random random = {3};
-    for (uint32_t spares = 0; spares < 8; spares += 2) {
-        const lh_failures f = {.size = sizeof f,
-                               .gpu_mtbf_s = mtbf,
-                               .repair_s = repair,
-                               .spares = spares};
-        double time = 0, missing = 0;
-        uint32_t first = 0, n = 0; /* repairs end in their order */
-        while (n < EVENTS) {
-            const double fails = time + (double)lhi_random_exponential(
-                                            &random, mtbf / NODES * 1e9) /
-                                            1e9;
-            while (time < fails) {
-                const uint32_t down = n - first;
-                const double next =
-                    first < n && back[first] < fails ? back[first] : fails;
-                missing += (down > spares ? down - spares : 0) * (next - time);
-                first += next < fails;
-                time = next;
-            }
-            back[n++] = time + repair;
-        }
-        CHECK_NEAR(goodput_of(NODES, &f).speed, 1 - missing / time / NODES,
-                   0.003);
-    }
-}
-
-/* Decoupled DiLoCo (arXiv:2604.21428): one interruption per chip and year. The
- * stall per interruption and the share of chips that wait for their repair are
- * not known here; two of the published values determine them, and predict the
- * others. M learners stall only the chips of one. */
-static double predict_learners(double chips, uint32_t learners, double stall_s,
-                               double away)
-{
-    const lh_failures f = {.size = sizeof f,
-                           .gpu_mtbf_s = YEAR_S,
-                           .restart_s = stall_s,
-                           .repair_s = away * YEAR_S};
-    return goodput_of((uint32_t)(chips / learners), &f).fraction;
-}
-
-static void goodput_of_decoupled_diloco(void)
-{
-    static const struct {
-        double chips;
-        uint32_t learners;
-        double published, predicted;        /* as in docs/theory/sizes.md */
-    } elastic[] = {{1.2e6, 1, 0.58, 0.580}, /* the first two determine the */
-                   {1.2e6, 8, 0.88, 0.880}, /* inputs of the others */
-                   {1.2e6, 2, 0.70, 0.720}, {1.2e6, 16, 0.93, 0.914},
-                   {2.4e6, 1, 0.40, 0.417}, {2.4e6, 8, 0.80, 0.819},
-                   {2.4e6, 16, 0.86, 0.880}};
-    /* (1 - away) / (1 + x) = 0.58 and (1 - away) / (1 + x / 8) = 0.88 for x =
-     * stall / time between failures */
-    const double ratio = 0.88 / 0.58, x = (ratio - 1) / (1 - ratio / 8);
-    const double stall_s = x * YEAR_S / 1.2e6, away = 1 - 0.58 * (1 + x);
-    for (size_t i = 0; i < sizeof elastic / sizeof *elastic; i++) {
-        const double predicted = predict_learners(
-            elastic[i].chips, elastic[i].learners, stall_s, away);
-        CHECK_NEAR(predicted, elastic[i].predicted, 0.0005);
-        CHECK_NEAR(predicted, elastic[i].published, i < 2 ? 0.001 : 0.05);
-    }
-    /* Without elasticity: 27 % of 1.2 million chips predict 18 % of twice as
-     * many. */
-    const double whole_s = (1 / 0.27 - 1) * YEAR_S / 1.2e6;
-    CHECK_NEAR(predict_learners(1.2e6, 1, whole_s, 0), 0.27, 0.001);
-    CHECK_NEAR(predict_learners(2.4e6, 1, whole_s, 0), 0.18, 0.05);
-}
-
-/* ReCycle (arXiv:2405.14009) states ratios of 1.46 over Oobleck and 1.64 over
- * Bamboo. Their inputs are not public; with failures every 30 minutes they
- * require stops of 14 and 19 minutes. */
-static void stops_that_recycles_ratios_require(void)
-{
-    const double ratios[] = {1.46, 1.64}, minutes[] = {14, 19};
-    for (size_t i = 0; i < 2; i++) {
-        const lh_failures f = {.size = sizeof f,
-                               .gpu_mtbf_s = 1800,
-                               .restart_s = (ratios[i] - 1) * 1800};
-        CHECK_NEAR(1 / goodput_of(1, &f).progress, ratios[i], 1e-9);
-        CHECK_NEAR(f.restart_s / 60, minutes[i], 0.5);
-    }
-}
-
-/* Llama 3 405B (arXiv:2407.21783, section 3.3.4): 419 unexpected interruptions
- * in 54 days on 16,384 GPUs, and more than 90 % effective training time. */
-static void goodput_of_llama_3(void)
-{
-    const lh_failures f = {.size = sizeof f,
-                           .gpu_mtbf_s = 50000 * 3600.0,
-                           .checkpoint_s = 30,
-                           .restart_s = 300};
-    const lh_goodput g = goodput_of(16384, &f);
-    CHECK_NEAR(g.failures_per_s * 54 * 86400, 419, 8);
-    CHECK(g.progress > 0.90 && g.progress < 0.95);
-}
-
-static void goodput_rejects_negative_times(void)
-{
-    const lh_failures f = {.size = sizeof f, .restart_s = -1};
-    const uint32_t nodes = 1;
-    lh_job *job = job_of_gpus(1);
-    lh_goodput g;
-    lh_error err = {0};
-    CHECK_INT(lh_goodput_compute(job, &nodes, &f, &g, &err), LH_EINVAL);
-    CHECK(strstr(err.text, "-1") != NULL);
-    lh_job_free(job);
-}
 
 /* --- sizes ---------------------------------------------------------------- */
 
@@ -722,6 +515,93 @@ static void the_cheapest_meets_the_deadline(void)
     lh_job_free(job);
 }
 
+/* Returns a job that splits its batch of four sequences between replicas on up
+ * to eight nodes in each of two datacenters: three GPUs are as fast as two. */
+static lh_job *four_sequences(void)
+{
+    return job_with(
+        JOB_SMALL,
+        "  fabric: {gbps: 3200, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 8}, {name: east, nodes: 8}]\n"
+        "model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}\n"
+        "training: {global_batch: 4, sequence: 8192}\n"
+        "layout: {tensor: 1, context: 1, pipeline: 1, micro_batch: 1}\n");
+}
+
+/* Four nodes without spares: while one is missing, training has the speed of a
+ * plan for the other three; further missing nodes reduce it in proportion. With
+ * a spare, nodes are missing half as often or less. */
+static void the_goodput_has_planned_speeds(void)
+{
+    const lh_size_range ranges[] = {{4, 4}, {0, 0}};
+    lh_failures f = {.size = sizeof f, .gpu_mtbf_s = 1e5, .repair_s = 2.5e3};
+    const lh_size_options o = {.size = sizeof o,
+                               .tokens = 1000.0 * 4 * 8192,
+                               .deadline_s = 1e9,
+                               .ranges = ranges,
+                               .failures = &f,
+                               .threads = 1};
+    lh_job *job = four_sequences();
+    const uint32_t four[LH_MAX_DATACENTERS] = {4}, three[] = {3, 0};
+    const double all_s = plan_seconds(job, four);
+    const double rest_s = plan_seconds(job, three);
+    const double mean = 4 * f.repair_s / f.gpu_mtbf_s, none = exp(-mean);
+    CHECK_MSG(rest_s > 1.5 * all_s, "%g and %g s", all_s, rest_s);
+    /* E[(4 - m) / 3] over m > 0, for m Poisson distributed */
+    const double speed = none + all_s / rest_s * (4 * (1 - none) - mean) / 3;
+    double train_s[2];
+    for (f.spares = 0; f.spares < 2; f.spares++) {
+        lh_size_result *r = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+        const lh_goodput *g = &r->fewest.goodput;
+        train_s[f.spares] = r->fewest.train_s;
+        CHECK_NEAR(r->fewest.node_loss_s, rest_s, 1e-9);
+        if (!f.spares) {
+            CHECK_NEAR(g->speed, speed, 1e-6);
+            CHECK_NEAR(g->missing, mean, 1e-9);
+            CHECK_NEAR(r->fewest.train_s, 1000 * all_s / g->progress / speed,
+                       1e-3 * r->fewest.train_s);
+        } else {
+            CHECK(1 - g->speed < (1 - speed) / 2);
+        }
+        lh_size_result_free(r);
+    }
+    CHECK(train_s[1] < train_s[0]);
+    lh_job_free(job);
+}
+
+/* The smallest size in time at a speed in proportion to the nodes misses the
+ * deadline at its planned speed: a larger one is the result. */
+static void planned_speeds_keep_the_deadline(void)
+{
+    const lh_size_range ranges[] = {{0, 8}, {0, 0}};
+    const lh_failures f = {
+        .size = sizeof f, .gpu_mtbf_s = 1e5, .repair_s = 2.5e3};
+    const uint32_t four[LH_MAX_DATACENTERS] = {4};
+    lh_job *job = four_sequences();
+    lh_goodput g;
+    lh_error err = {0};
+    CHECK_OK(lh_goodput_compute(job, four, &f, &g, &err), err);
+    const double proportional_s = 1000 * plan_seconds(job, four) / g.fraction;
+    for (int k = 0; k < 2; k++) {
+        const lh_size_options o = {.size = sizeof o,
+                                   .tokens = 1000.0 * 4 * 8192,
+                                   .deadline_s =
+                                       proportional_s * (k ? 2 : 1.001),
+                                   .ranges = ranges,
+                                   .failures = &f,
+                                   .threads = 1};
+        lh_size_result *r = NULL;
+        CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+        /* with four sequences no size is faster than that of four nodes */
+        CHECK_INT(r->n_found > 0, k);
+        CHECK(k || r->fastest.train_s > o.deadline_s);
+        lh_size_result_free(r);
+    }
+    lh_job_free(job);
+}
+
 /* A profile's links of datacenters without nodes are left out. */
 static void profiles_name_datacenters_in_use(void)
 {
@@ -775,14 +655,6 @@ static void search_rejects_what_it_cannot_do(void)
 
 int main(void)
 {
-    RUN(interval_is_the_optimum);
-    RUN(other_intervals_are_worse);
-    RUN(progress_agrees_with_a_simulation);
-    RUN(speed_agrees_with_a_simulation);
-    RUN(goodput_of_decoupled_diloco);
-    RUN(stops_that_recycles_ratios_require);
-    RUN(goodput_of_llama_3);
-    RUN(goodput_rejects_negative_times);
     RUN(traffic_raises_the_bound);
     RUN(search_agrees_with_all_sizes);
     RUN(wide_ranges_keep_the_answer);
@@ -794,6 +666,8 @@ int main(void)
     RUN(plans_with_less_traffic_are_kept);
     RUN(quick_plans_use_known_degrees);
     RUN(the_cheapest_meets_the_deadline);
+    RUN(the_goodput_has_planned_speeds);
+    RUN(planned_speeds_keep_the_deadline);
     RUN(profiles_name_datacenters_in_use);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();

@@ -29,6 +29,10 @@ typedef struct lh_failures {
     double repair_s;      /* from a node's failure until its return */
     double link_repair_s; /* from a link's failure until its return */
     uint32_t spares; /* nodes of each datacenter that replace failed ones */
+    /* One per datacenter: speed while one of its nodes is missing, relative to
+     * all nodes running, from 0 to 1. Further missing nodes reduce it in
+     * proportion to the nodes. NULL: already the first one does. */
+    const double *node_loss_speeds;
 } lh_failures;
 
 /* Share of training time that makes progress. */
@@ -40,6 +44,7 @@ typedef struct lh_goodput {
     double progress;
     double speed;    /* mean speed, relative to all nodes running */
     double fraction; /* progress * speed */
+    double missing;  /* mean number of failed nodes that no spare replaces */
 } lh_goodput;
 
 /* Returns the checkpoint interval, in seconds of training, with the most
@@ -106,6 +111,10 @@ typedef struct lh_size {
     int64_t iteration_ns;
     double tokens_per_s; /* without failures */
     lh_goodput goodput;
+    /* Longest iteration with one node missing, of all datacenters; INFINITY: no
+     * layout fits the other nodes; -1: not planned, because nodes are hardly
+     * ever missing, or not for a size of lh_size_result. */
+    double node_loss_s;
     double train_s;                    /* with failures */
     double usd, gpus_usd, between_usd; /* -1: no prices */
     /* Errors of modelled times in published runs of this kind, for the sizes of

@@ -166,16 +166,6 @@ double lhi_size_best_efficiency(const lhi_size_search *s)
 
 /* --- plans ---------------------------------------------------------------- */
 
-const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
-                                              const uint32_t *nodes)
-{
-    const size_t bytes = s->job->n_datacenters * sizeof *nodes;
-    for (uint32_t i = 0; i < s->n_planned; i++)
-        if (memcmp(s->planned[i]->nodes, nodes, bytes) == 0)
-            return s->planned[i];
-    return NULL;
-}
-
 /* Appends a size without plans, nodes[i] nodes in datacenter i, to the list of
  * planned sizes and returns it. */
 static lhi_planned_size *add_planned(lhi_size_search *s, const uint32_t *nodes,
@@ -408,11 +398,15 @@ static lh_status limit_iteration(const lhi_size_search *s,
                                  lh_error *err)
 {
     lh_goodput goodput;
+    lh_failures f = s->failures;
+    double speeds[LH_MAX_DATACENTERS];
     *max_ns = 0;
     if (!(s->options.deadline_s > 0) || !size->n_plans)
         return LH_OK;
-    LHI_TRY(
-        lh_goodput_compute(s->job, size->nodes, &s->failures, &goodput, err));
+    lhi_size_find_node_loss_speeds(s, size->nodes, size->plans[0].iteration_ns,
+                                   speeds);
+    f.node_loss_speeds = speeds;
+    LHI_TRY(lh_goodput_compute(s->job, size->nodes, &f, &goodput, err));
     const double ns = lhi_size_longest_s(s) * goodput.fraction * 1e9;
     if ((double)size->plans[0].iteration_ns <= ns)
         *max_ns = (int64_t)fmin(ns, 0x1p62);
@@ -536,21 +530,30 @@ lh_status lhi_size_plan_deeply(lhi_size_search *s, const uint32_t *nodes,
 
 /* --- training run --------------------------------------------------------- */
 
+void lhi_size_set_failures(const lhi_size_search *s, bool spot, lh_failures *f)
+{
+    *f = s->failures;
+    if (spot) /* rates add up */
+        f->node_mtbf_s = 1 / (1 / s->options.spot_mtbf_s +
+                              (f->node_mtbf_s > 0 ? 1 / f->node_mtbf_s : 0));
+}
+
 lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
                            bool spot, lh_size *out, lh_error *err)
 {
     const lh_job *job = s->job;
-    lh_failures f = s->failures;
-    double usd_per_hour = 0;
+    lh_failures f;
+    double usd_per_hour = 0, speeds[LH_MAX_DATACENTERS];
     *out = (lh_size){.spot = spot,
                      .layout = plan->layout,
                      .iteration_ns = plan->iteration_ns,
                      .usd = -1,
                      .gpus_usd = -1,
                      .between_usd = -1};
-    if (spot) /* rates add up */
-        f.node_mtbf_s = 1 / (1 / s->options.spot_mtbf_s +
-                             (f.node_mtbf_s > 0 ? 1 / f.node_mtbf_s : 0));
+    lhi_size_set_failures(s, spot, &f);
+    out->node_loss_s = lhi_size_find_node_loss_speeds(
+        s, plan->nodes, plan->iteration_ns, speeds);
+    f.node_loss_speeds = speeds;
     LHI_TRY(lh_goodput_compute(job, plan->nodes, &f, &out->goodput, err));
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_datacenter *site = &job->datacenters[i];

@@ -464,7 +464,7 @@ static lh_status find_promising(const lhi_size_search *s, double factor,
 static lh_status confirm(lhi_size_search *s, lhi_size_is_better_fn *is_better,
                          bool *found, lh_size *best, lh_error *err)
 {
-    LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
+    LHI_TRY(lhi_size_settle_best(s, false, is_better, found, best, err));
     if (!*found)
         return LH_OK;
     /* A plan of a larger size may leave nodes idle: then it is not planned. */
@@ -482,7 +482,7 @@ static lh_status confirm(lhi_size_search *s, lhi_size_is_better_fn *is_better,
         LHI_TRY(lhi_size_plan(s, size->nodes, LHI_SIZE_FULL, &size, err));
         LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
     }
-    return LH_OK;
+    return lhi_size_settle_best(s, false, is_better, found, best, err);
 }
 
 /* Predicts the training run for every plan of the nodes that remain after a
@@ -559,6 +559,7 @@ static bool is_same_size(const lh_size *a, const lh_size *b)
 static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
 {
     lh_size_result *r = s->result;
+    LHI_TRY(lhi_size_grow(s, err));
     LHI_TRY(confirm(s, lhi_size_has_fewer_gpus, found, &r->fewest, err));
     if (*found && s->priced)
         LHI_TRY(confirm(s, lhi_size_is_cheaper, found, &r->cheapest, err));
@@ -567,15 +568,19 @@ static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
     if (s->options.budget_usd > 0)
         LHI_TRY(confirm(s, lhi_size_is_faster, found, &r->fastest, err));
     /* The later steps may have found better ones. */
-    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found,
-                               &r->fewest, err));
+    LHI_TRY(lhi_size_settle_best(s, false, lhi_size_has_fewer_gpus, found,
+                                 &r->fewest, err));
     if (s->priced)
-        LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_cheaper, found,
-                                   &r->cheapest, err));
+        LHI_TRY(lhi_size_settle_best(s, false, lhi_size_is_cheaper, found,
+                                     &r->cheapest, err));
     else
         r->cheapest = r->fewest;
-    LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_faster, found, &r->fastest,
-                               err));
+    if (s->options.budget_usd > 0)
+        LHI_TRY(lhi_size_settle_best(s, false, lhi_size_is_faster, found,
+                                     &r->fastest, err));
+    else
+        LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_faster, found,
+                                   &r->fastest, err));
     LHI_TRY(plan_losses(s, s->priced, &r->fewest, err));
     r->n_found = 1;
     if (is_same_size(&r->cheapest, &r->fewest)) {
@@ -663,8 +668,11 @@ static lh_status fill_knee(lhi_size_search *s, lh_error *err)
     if (!found || knee.train_s * knee.usd >= limit_product(s))
         return LH_OK;
     LHI_TRY(lhi_size_plan(s, knee.nodes, LHI_SIZE_FULL, &size, err));
-    return lhi_size_find_best(s, false, lhi_size_has_less_product, &found,
-                              &s->result->knee, err);
+    LHI_TRY(lhi_size_settle_best(s, false, lhi_size_has_less_product, &found,
+                                 &knee, err));
+    if (knee.train_s * knee.usd < limit_product(s))
+        s->result->knee = knee;
+    return LH_OK;
 }
 
 /* Fills the result: the best sizes or, if none meets the requirements, the
@@ -688,8 +696,8 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
         deep = true;
     }
     if (!found) {
-        LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, &found,
-                                   &r->fastest, err));
+        LHI_TRY(lhi_size_settle_best(s, true, lhi_size_is_faster, &found,
+                                     &r->fastest, err));
         if (!found)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "%s: no size in the ranges fits in memory",

@@ -77,6 +77,9 @@ lh_status lhi_size_plan_deeply(lhi_size_search *s, const uint32_t *nodes,
 const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
                                               const uint32_t *nodes);
 
+/* Returns the number of nodes of a size, nodes[i] in datacenter i. */
+uint32_t lhi_size_count_nodes(const lhi_size_search *s, const uint32_t *nodes);
+
 /* Predicts the training run with one plan of a size into *out: time, failures
  * and cost. `spot`: on cheaper capacity that may be withdrawn. */
 lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
@@ -84,6 +87,27 @@ lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
 /* Checks whether a predicted training run meets the deadline and the budget;
  * one that is not given is always met. */
 bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
+
+/* Checks whether nodes of datacenter i are missing for more than 0.1 % of the
+ * time: otherwise they do not matter for the goodput of nodes[i] nodes in each
+ * datacenter i. */
+bool lhi_goodput_lacks_nodes(const lh_job *job, const uint32_t *nodes,
+                             uint32_t i, const lh_failures *f);
+/* Sets *f to the failures of a run, on spot capacity if `spot`. */
+void lhi_size_set_failures(const lhi_size_search *s, bool spot, lh_failures *f);
+/* Fills speeds[i] for each datacenter i: the speed of a run with nodes[i] nodes
+ * and this iteration time while one node of datacenter i is missing, relative
+ * to all nodes running, by the best plan found for the other nodes; if these
+ * were not planned, in proportion to the nodes. Returns the longest iteration
+ * with one node missing, in seconds, as lh_size.node_loss_s. */
+double lhi_size_find_node_loss_speeds(const lhi_size_search *s,
+                                      const uint32_t *nodes,
+                                      int64_t iteration_ns, double *speeds);
+/* Plans, by a full search, the nodes that remain while one of a run's nodes is
+ * missing in each datacenter, unless nodes are hardly ever missing. *planned:
+ * some were not planned before. */
+lh_status lhi_size_plan_node_losses(lhi_size_search *s, const lh_size *run,
+                                    bool *planned, lh_error *err);
 
 /* Compares predicted runs. */
 typedef bool lhi_size_is_better_fn(const lh_size *a, const lh_size *b);
@@ -116,6 +140,16 @@ bool lhi_size_is_in_ranges(const lhi_size_search *s, const uint32_t *nodes);
 lh_status lhi_size_find_best(const lhi_size_search *s, bool all,
                              lhi_size_is_better_fn *is_better, bool *found,
                              lh_size *out, lh_error *err);
+
+/* As lhi_size_find_best(), at planned speeds while a node is missing: plans the
+ * other nodes of the best run, whose predicted time may then be longer, and
+ * repeats. */
+lh_status lhi_size_settle_best(lhi_size_search *s, bool all,
+                               lhi_size_is_better_fn *is_better, bool *found,
+                               lh_size *out, lh_error *err);
+/* Plans larger sizes until one meets the deadline at its planned speeds while a
+ * node is missing; only if no planned one does. */
+lh_status lhi_size_grow(lhi_size_search *s, lh_error *err);
 
 /* Returns the longest iteration time, in seconds, with which the training run
  * meets the deadline; DBL_MAX without a deadline. */

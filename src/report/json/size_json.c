@@ -71,16 +71,18 @@ static json_t *layout_json(const lh_layout *l)
 }
 
 /* Builds the JSON object with a size's goodput: the share of its throughput
- * that remains despite failures, the factors of that share, and the checkpoint
- * interval. */
+ * that remains despite failures, the factors of that share, the checkpoint
+ * interval, and missing nodes. */
 static json_t *goodput_json(const lh_size *size)
 {
     const lh_goodput *g = &size->goodput;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "fraction", g->fraction,
-                     "tokens_per_s", size->tokens_per_s * g->fraction,
-                     "progress", g->progress, "speed", g->speed,
-                     "failures_per_day", g->failures_per_s * DAY_S,
-                     "checkpoint_interval_s", g->interval_s);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "fraction",
+                     g->fraction, "tokens_per_s",
+                     size->tokens_per_s * g->fraction, "progress", g->progress,
+                     "speed", g->speed, "failures_per_day",
+                     g->failures_per_s * DAY_S, "checkpoint_interval_s",
+                     g->interval_s, "missing_nodes", g->missing,
+                     "node_loss_iteration_s", known_json(size->node_loss_s));
 }
 
 /* Builds the JSON object of one size (number of nodes per datacenter): its
