@@ -345,6 +345,11 @@ static lh_status size_job(cli *c, const lh_job *job, lh_size_options *o)
     cli_progress_end();
     if (status != LH_OK)
         return status;
+    if (result->interrupted)
+        cli_note(c,
+                 "interrupted: the result is the best of %" PRIu32
+                 " planned size%s",
+                 result->n_planned, result->n_planned == 1 ? "" : "s");
     status = write_job(c, job, o, result);
     if (status == LH_OK)
         status = cli_print_size(c, job, o, result);

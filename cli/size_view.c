@@ -388,7 +388,8 @@ static void print_certainty(cli *c, const lh_size_options *o,
     cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned",
              r->all_planned
                  ? "best found of all sizes; a bound excludes those not planned"
-                 : "best found",
+             : r->interrupted ? "interrupted; best found so far, without bounds"
+                              : "best found",
              r->n_planned, r->n_sizes);
     if (r->gpus_bound)
         print_bounds(c, o, r);
@@ -408,6 +409,8 @@ static void print_found(cli *c, const lh_job *job, const lh_size_options *o,
     if (fewest)
         print_size(c, job, o, &r->fewest, "fewest");
     if (fastest)
+    if (r->interrupted)
+        return;
         print_size(c, job, o, &r->fastest, "fastest");
     print_size(c, job, o, &r->cheapest,
                r->cheapest.usd < 0 ? "fewest"

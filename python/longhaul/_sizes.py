@@ -66,6 +66,7 @@ class Sizes(Result):
             unknown or, for GPUs, no size meets them.
         sizes, planned, all_planned: sizes in the ranges, planned ones, and
             whether each was planned or excluded by a bound.
+        interrupted: the search was stopped; there are no bounds.
     """
 
     tokens: float = 0.0
@@ -79,6 +80,7 @@ class Sizes(Result):
     sizes: float = 0.0
     planned: int = 0
     all_planned: bool = False
+    interrupted: bool = False
     gpus_bound: int | None = None
     usd_bound: float | None = None
     train_bound_s: float | None = None

@@ -358,6 +358,31 @@ def an_interrupted_plan_is_the_best_so_far():
         check(done.returncode == 0, f"an interrupted plan is a plan: {done}")
 
 
+@test
+def an_interrupted_size_is_the_best_so_far():
+    """All 10^6 sizes would take hours."""
+    write("size.yaml", """longhaul: job/1
+model: {layers: 2, hidden: 1024, ffn: 4096, heads: 8, vocab: 1000}
+training: {global_batch: 4, sequence: 1024}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 1000000}]
+layout: {tensor: 1, context: 1, pipeline: 1}
+""")
+    code, out, err = in_the_middle(
+        ["size", "size.yaml", "--tokens", "1B", "--deadline", "30d", "--effort",
+         "1000000"], signal.SIGTERM, 0.3)
+    found = re.search(r"interrupted: the result is the best of (\d+) planned "
+                      r"sizes", err)
+    check(code == 0 and found and re.search(
+        r"\nfewest +1 GPU\n.*certainty +interrupted; best found so far, without "
+        r"bounds;\s+" + found[1] + " of 1000000 sizes", out, re.S) and
+        "proven" not in out, (code, out, err))
+
+
 # --- training -----------------------------------------------------------------
 @makes("plan.json", "text")
 def plan_and_text():

@@ -602,6 +602,44 @@ static void planned_speeds_keep_the_deadline(void)
     lh_job_free(job);
 }
 
+/* Stops a search before a number of plans, *context. */
+static bool stop_at(void *context, uint32_t planned, uint32_t effort)
+{
+    (void)effort;
+    return planned >= *(const uint32_t *)context;
+}
+
+/* A stopped search returns the best of the planned sizes, without bounds; if
+ * none is planned, nothing. */
+static void a_stopped_search_keeps_the_best(void)
+{
+    lh_job *job = two_kinds();
+    for (uint32_t most = 0; most < 8; most += 3) {
+        uint32_t limit = most;
+        const lh_size_options o = {.size = sizeof o,
+                                   .tokens = 1000.0 * 32 * 1024,
+                                   .deadline_s = most == 3 ? 1 : 1e9,
+                                   .effort = 100,
+                                   .threads = 1,
+                                   .progress = stop_at,
+                                   .context = &limit};
+        lh_size_result *r = NULL;
+        lh_error err = {0};
+        const lh_status status = lh_size_find(job, &o, &r, &err);
+        CHECK_INT(status, most ? LH_OK : LH_ECANCELED);
+        if (!r)
+            continue;
+        CHECK_INT(r->n_planned, most);
+        CHECK(r->interrupted && !r->all_planned && r->fastest.gpus > 0);
+        CHECK_INT(r->n_found > 0, most == 6);
+        CHECK(r->fewest.gpus <= r->cheapest.gpus &&
+              r->cheapest.usd <= r->fewest.usd);
+        CHECK_INT(r->gpus_bound, 0);
+        lh_size_result_free(r);
+    }
+    lh_job_free(job);
+}
+
 /* A profile's links of datacenters without nodes are left out. */
 static void profiles_name_datacenters_in_use(void)
 {
@@ -668,6 +706,7 @@ int main(void)
     RUN(the_cheapest_meets_the_deadline);
     RUN(the_goodput_has_planned_speeds);
     RUN(planned_speeds_keep_the_deadline);
+    RUN(a_stopped_search_keeps_the_best);
     RUN(profiles_name_datacenters_in_use);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();

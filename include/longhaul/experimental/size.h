@@ -85,8 +85,9 @@ typedef struct lh_size_options {
     double usd_per_gpu_hour, usd_per_gb; /* override the job's prices */
     uint32_t effort;                     /* sizes to plan; 0: 24 */
     uint32_t threads;                    /* see lh_plan_options */
-    /* Called before each plan; returning true stops the search with
-     * LH_ECANCELED. May be NULL. */
+    /* Called before each plan; returning true stops the search. The result then
+     * has the best of the planned sizes; LH_ECANCELED: none is planned. May be
+     * NULL. */
     bool (*progress)(void *context, uint32_t planned, uint32_t effort);
     void *context;
 } lh_size_options;
@@ -145,6 +146,7 @@ typedef struct lh_size_result {
     uint32_t gpus_bound;
     double usd_bound, train_bound_s;
     bool all_planned; /* every size was planned or excluded by a bound */
+    bool interrupted; /* the search was stopped: there are no bounds */
 } lh_size_result;
 
 /* Searches for the sizes (numbers of nodes per datacenter, within ranges) that

@@ -675,6 +675,14 @@ static lh_status fill_knee(lhi_size_search *s, lh_error *err)
     return LH_OK;
 }
 
+/* Counts the planned sizes, and sets the accuracy of the result's sizes. */
+static lh_status finish_result(lhi_size_search *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n_planned; i++)
+        s->result->n_planned += lhi_size_is_in_ranges(s, s->planned[i]->nodes);
+    return lhi_size_state_accuracy(s, err);
+}
+
 /* Fills the result: the best sizes or, if none meets the requirements, the
  * fastest, and the lower bounds. Repeats as long as later planning finds better
  * sizes. */
@@ -704,9 +712,7 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
                             s->job->name);
         r->fewest = r->cheapest = r->fastest;
     }
-    for (uint32_t i = 0; i < s->n_planned; i++)
-        r->n_planned += lhi_size_is_in_ranges(s, s->planned[i]->nodes);
-    return lhi_size_state_accuracy(s, err);
+    return finish_result(s, err);
 }
 
 /* --- search --- */
@@ -762,6 +768,50 @@ static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
     return fill_result(s, err);
 }
 
+/* Copies the losses of a size from the result, if it has them for the same
+ * size. */
+static void keep_losses(const lh_size *from, lh_size *to)
+{
+    if (!is_same_size(from, to) || from->iteration_ns != to->iteration_ns)
+        return;
+    to->n_losses = from->n_losses;
+    memcpy(to->losses, from->losses, sizeof to->losses);
+}
+
+/* Fills the result of a stopped search with the best of the planned sizes,
+ * without bounds. LH_ECANCELED: none is planned. */
+static lh_status fill_interrupted(lhi_size_search *s, lh_error *err)
+{
+    lh_size_result *r = s->result;
+    lh_size *const sizes[] = {&r->fewest, &r->cheapest, &r->fastest};
+    lhi_size_is_better_fn *const is_better[] = {
+        lhi_size_has_fewer_gpus,
+        s->priced ? lhi_size_is_cheaper : lhi_size_has_fewer_gpus,
+        lhi_size_is_faster};
+    bool found, all = false;
+    lh_size best;
+    LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, &found, &best,
+                               err));
+    all = !found;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        LHI_TRY(lhi_size_find_best(s, all,
+                                   all ? lhi_size_is_faster : is_better[i],
+                                   &found, &best, err));
+        if (!found)
+            return lhi_fail(err, LH_ECANCELED, "stopped");
+        keep_losses(sizes[i], &best);
+        *sizes[i] = best;
+    }
+    r->knee = (lh_size){0};
+    r->n_found = all ? 0 : is_same_size(&r->fewest, &r->cheapest) ? 1 : 2;
+    r->n_planned = 0;
+    r->gpus_bound = 0;
+    r->usd_bound = r->train_bound_s = 0;
+    r->all_planned = false;
+    r->interrupted = true;
+    return finish_result(s, err);
+}
+
 lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
                        lh_size_result **out, lh_error *err)
 {
@@ -772,6 +822,8 @@ lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
     s.result = lhi_size_make_result();
     lh_status status =
         s.mem && s.result ? run(&s, job, &priced, err) : lhi_fail_nomem(err);
+    if (status == LH_ECANCELED)
+        status = fill_interrupted(&s, err);
     lhi_arena_free(s.mem);
     if (status == LH_OK)
         *out = s.result;

@@ -111,11 +111,12 @@ lh_status lh_size_result_format(const lh_job *job,
                                 size_t *len, lh_error *err)
 {
     json_t *j = json_pack(
-        "{s:f, s:o, s:o, s:b, s:f, s:I, s:b, s:o, s:o, s:o}", "tokens",
+        "{s:f, s:o, s:o, s:b, s:f, s:I, s:b, s:b, s:o, s:o, s:o}", "tokens",
         options->tokens, "deadline_s", positive_json(options->deadline_s),
         "budget_usd", positive_json(options->budget_usd), "found",
         r->n_found > 0, "sizes", r->n_sizes, "planned",
-        (json_int_t)r->n_planned, "all_planned", r->all_planned, "gpus_bound",
+        (json_int_t)r->n_planned, "all_planned", r->all_planned, "interrupted",
+        r->interrupted, "gpus_bound",
         r->gpus_bound ? json_integer(r->gpus_bound) : json_null(), "usd_bound",
         positive_json(r->usd_bound), "train_bound_s",
         positive_json(r->train_bound_s));
