@@ -36,6 +36,7 @@ typedef enum cli_type {
     CLI_REAL,       /* double, `low` or more; 0 if not given */
     CLI_REAL_ABOVE, /* double above `low`; 0 if not given */
     CLI_TIME,       /* int64_t, ns; requires a unit, above 0; 0 if not given */
+    CLI_TIME_OR_0,  /* int64_t, ns; requires a unit, 0 or more; has a default */
     CLI_CHOICE,     /* uint32_t, index of the choice */
 } cli_type;
 

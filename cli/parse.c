@@ -81,20 +81,22 @@ static lh_status read_real(cli *c, const cli_option *o, const char *text,
                      most);
 }
 
-/* Parses a positive time with its unit; *out_ns in ns. */
+/* Parses a time with its unit, above 0 or from 0 on; *out_ns in ns. */
 static lh_status read_time(cli *c, const cli_option *o, const char *text,
                            int64_t *out_ns)
 {
     const char *rest, *unit = o->example_argument ? o->example_argument : "1s";
     double number;
-    if (cli_parse_time(text, out_ns) && *out_ns > 0)
+    const bool zero = o->type == CLI_TIME_OR_0;
+    if (cli_parse_time(text, out_ns) && (*out_ns > 0 || zero))
         return LH_OK;
     if (cli_parse_real(text, &number, &rest) && !*rest && number > 0)
         return cli_usage(c, "--%s: '%.60s' has no unit; did you mean %.60s%s?",
                          o->name, text, text,
                          unit + strspn(unit, "0123456789."));
-    return cli_usage(c, "--%s: '%.60s' is not a time such as 3.98s or 3980ms",
-                     o->name, text);
+    return cli_usage(c, "--%s: '%.60s' is not a time%s such as %.60s", o->name,
+                     text, zero ? "" : " above 0",
+                     o->example_argument ? o->example_argument : "3.98s");
 }
 
 /* Parses `text` by the option's type and stores the value in the command's
@@ -145,6 +147,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         memcpy(at, &real, sizeof real);
         return LH_OK;
     case CLI_TIME:
+    case CLI_TIME_OR_0:
         CLI_TRY(read_time(c, o, text, &ns));
         memcpy(at, &ns, sizeof ns);
         return LH_OK;

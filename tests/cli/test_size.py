@@ -234,6 +234,21 @@ def failures_may_stop_all_progress():
 
 
 @test
+def times_of_zero_are_times():
+    """Checkpoints without cost need no interval, and a repair without duration
+    leaves no node missing."""
+    options = ["--deadline", "10h", "--gpu-mtbf", "100h"]
+    free = size(*options, "--checkpoint", "0s")["cheapest"]["goodput"]
+    check(free["checkpoint_interval_s"] == 0, f"{free}")
+    whole = size(*options, "--repair", "0s")["cheapest"]["goodput"]
+    check(whole["speed"] == 1 and whole["missing_nodes"] == 0, f"{whole}")
+    case("negative", [*SIZE, *options, "--repair", "-1s"], 2,
+         err="--repair: '-1s' is not a time such as 24h")
+    case("deadline", [*SIZE, "--deadline", "0s"], 2,
+         err="--deadline: '0s' is not a time above 0 such as 30d")
+
+
+@test
 def errors_name_the_option_or_the_key():
     write("job.yaml", JOB)
     write("free.yaml", JOB.replace(", usd_per_gpu_hour: 3", "").replace(
