@@ -271,7 +271,8 @@ def errors_name_the_option_or_the_key():
     case("spot", [*SIZE, "--deadline", "1d", "--spot", "2,1h"], 2,
          err="--spot: '2,1h' is not a share of the price up to 1 and a time")
     case("prices", ["size", "free.yaml", "--tokens", "1B", "--budget", "1M"],
-         1, err="free.yaml: cluster.usd_per_gpu_hour: required for a budget")
+         1, err="free.yaml: cluster.usd_per_gpu_hour: required for a budget and for "
+        r"spot capacity; or give one price for all GPUs \(--gpu-hour\)")
     write("zones.yaml", JOB.replace("{name: west, nodes: 2,", "{name: west, "
           "zones: [{name: a, nodes: 1}, {name: b, nodes: 1}],").replace(
         "  datacenters", "  zone_link: {gbps: 400, latency_us: 20}\n"

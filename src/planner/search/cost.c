@@ -50,7 +50,8 @@ lh_status lhi_pricing_override_job(const lh_job *job,
     if (gb > 0 && !lhi_pricing_has_prices(out))
         return lhi_fail(err, LH_EINVAL,
                         "a price per byte requires a price per GPU hour; set "
-                        "usd_per_gpu_hour in the job's cluster");
+                        "usd_per_gpu_hour in the job's cluster, or one price "
+                        "for all GPUs (--gpu-hour)");
     return LH_OK;
 }
 

@@ -364,7 +364,7 @@ lh_status lhi_cost_objective_init(const lh_job *job,
         return lhi_fail(err, LH_EINVAL,
                         "%s: the cheapest plan requires prices; set "
                         "usd_per_gpu_hour (and usd_per_gb) in the job's "
-                        "cluster, or one price for all GPUs",
+                        "cluster, or one price for all GPUs (--gpu-hour)",
                         job->name);
     if (g.cost && options->jitter)
         return lhi_fail(err, LH_EINVAL,

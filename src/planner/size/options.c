@@ -99,7 +99,8 @@ lh_status lhi_size_set_options(lhi_size_search *s, lh_error *err)
     if ((o->budget_usd > 0 || o->spot_price > 0) && !s->priced)
         return lhi_fail(err, LH_EINPUT,
                         "%s: cluster.usd_per_gpu_hour: required for a budget "
-                        "and for spot capacity",
+                        "and for spot capacity; or give one price for all GPUs "
+                        "(--gpu-hour)",
                         s->job->name);
     o->effort = o->effort ? o->effort : DEFAULT_EFFORT;
     s->most_plans = o->effort;
