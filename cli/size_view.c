@@ -46,18 +46,27 @@ static const char *format_amount(double x, char text[AMOUNT_TEXT])
     return text;
 }
 
-/* Formats a duration: "18.3 days", "5.1 h", "12.0 min". */
-static const char *format_duration(double s, char text[AMOUNT_TEXT])
+/* Formats a duration in the unit that suits the duration `like`. */
+static const char *format_duration_like(double s, double like,
+                                        char text[AMOUNT_TEXT])
 {
     if (!isfinite(s))
         snprintf(text, AMOUNT_TEXT, "no end (failures stop all progress)");
-    else if (s >= 2 * DAY_S)
+    else if (s >= 1000 * 365 * DAY_S)
+        snprintf(text, AMOUNT_TEXT, "more than 1000 years");
+    else if (like >= 2 * DAY_S)
         snprintf(text, AMOUNT_TEXT, "%.1f days", s / DAY_S);
-    else if (s >= HOUR_S)
+    else if (like >= HOUR_S)
         snprintf(text, AMOUNT_TEXT, "%.1f h", s / HOUR_S);
     else
         snprintf(text, AMOUNT_TEXT, "%.1f min", s / 60);
     return text;
+}
+
+/* Formats a duration: "18.3 days", "5.1 h", "12.0 min". */
+static const char *format_duration(double s, char text[AMOUNT_TEXT])
+{
+    return format_duration_like(s, s, text);
 }
 
 /* Formats a time as an option's value, rounded down to a tenth of its unit:
@@ -144,10 +153,13 @@ static void print_time(cli *c, const lh_job *job, const lh_size_options *o,
     char days[AMOUNT_TEXT], limit[AMOUNT_TEXT], between[AMOUNT_TEXT],
         interval[AMOUNT_TEXT];
     const lh_goodput *g = &size->goodput;
+    const double least = fmin(size->train_s, o->deadline_s);
     if (o->deadline_s > 0)
-        cli_wrap(c, "time", "%s of %s (modelled)",
-                 format_duration(size->train_s, days),
-                 format_duration(o->deadline_s, limit));
+        cli_wrap(c, "time",
+                 isfinite(size->train_s) ? "%s of %s (modelled)"
+                                         : "%s; the deadline is %s (modelled)",
+                 format_duration_like(size->train_s, least, days),
+                 format_duration_like(o->deadline_s, least, limit));
     else
         cli_wrap(c, "time", "%s (modelled)",
                  format_duration(size->train_s, days));
@@ -292,20 +304,26 @@ static void format_change(double x, double other, const char *of, char *text,
              x < other ? "less" : "more", of);
 }
 
+/* Prints a line with the GPUs, time and cost of a size. */
+static void print_summary(cli *c, const char *title, const lh_size *x)
+{
+    char days[AMOUNT_TEXT], usd[AMOUNT_TEXT];
+    cli_wrap(c, title, "%" PRIu32 " GPU%s: %s (modelled), USD %s",
+             x->gpus + x->spare_gpus, x->gpus + x->spare_gpus > 1 ? "s" : "",
+             format_duration(x->train_s, days), format_amount(x->usd, usd));
+}
+
 /* Prints the knee: its GPUs, time and cost, compared with the cheapest size
  * and, with a budget, the fastest. */
 static void print_knee(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size_result *r)
 {
-    char days[AMOUNT_TEXT], usd[AMOUNT_TEXT];
     char time[AMOUNT_TEXT], cost[AMOUNT_TEXT];
     const lh_size *x = &r->knee;
     if (!x->gpus)
         return;
     cli_print(c, "\n");
-    cli_wrap(c, "knee", "%" PRIu32 " GPUs: %s (modelled), USD %s",
-             x->gpus + x->spare_gpus, format_duration(x->train_s, days),
-             format_amount(x->usd, usd));
+    print_summary(c, "knee", x);
     print_nodes(c, job, x, o->failures->spares);
     format_change(x->train_s, r->cheapest.train_s, "time", time, sizeof time);
     format_change(x->usd, r->cheapest.usd, "cost", cost, sizeof cost);
@@ -391,6 +409,8 @@ static void print_certainty(cli *c, const lh_size_options *o,
              : r->interrupted ? "interrupted; best found so far, without bounds"
                               : "best found",
              r->n_planned, r->n_sizes);
+    if (r->interrupted)
+        return;
     if (r->gpus_bound)
         print_bounds(c, o, r);
     else
@@ -399,23 +419,54 @@ static void print_certainty(cli *c, const lh_size_options *o,
                  "(proven for the cost model)");
 }
 
-/* Prints the sizes that meet the requirements: without a deadline not the one
- * with the fewest GPUs, which takes longest. */
+/* Prints the sizes that meet the requirements: without a deadline only a line
+ * on the one with the fewest GPUs, which takes longest. */
 static void print_found(cli *c, const lh_job *job, const lh_size_options *o,
                         const lh_size_result *r)
 {
-    const bool fewest = o->deadline_s > 0 && r->n_found == 2;
+    const bool two = r->n_found == 2, fewest = o->deadline_s > 0 && two;
     const bool fastest = o->budget_usd > 0 && r->fastest.usd > r->cheapest.usd;
     if (fewest)
         print_size(c, job, o, &r->fewest, "fewest");
     if (fastest)
-    if (r->interrupted)
-        return;
         print_size(c, job, o, &r->fastest, "fastest");
     print_size(c, job, o, &r->cheapest,
                r->cheapest.usd < 0 ? "fewest"
                : fewest || fastest ? "cheapest"
                                    : "best");
+    if (two && !fewest) {
+        cli_print(c, "\n");
+        print_summary(c, "fewest", &r->fewest);
+    }
+}
+
+/* Prints that no planned size meets the requirements, and the remedies: for
+ * lost nodes or lost work, if only failures exceed the deadline; otherwise
+ * other requirements. */
+static void print_not_found(cli *c, const lh_size_options *o,
+                            const lh_size_result *r)
+{
+    const lh_goodput *g = &r->fastest.goodput;
+    const double running_s = o->tokens / r->fastest.tokens_per_s;
+    const bool late = r->fastest.train_s > o->deadline_s && o->deadline_s > 0;
+    char days[AMOUNT_TEXT], cause[GAP_TEXT] = "";
+    const char *help =
+        late && o->budget_usd > 0
+            ? "More nodes (--nodes), a later deadline or a higher budget"
+        : late ? "More nodes (--nodes) or a later deadline"
+               : "A higher budget";
+    if (!isfinite(r->fastest.train_s) || (late && running_s <= o->deadline_s)) {
+        snprintf(cause, sizeof cause, "Without failures it takes %s. ",
+                 format_duration(running_s, days));
+        help = g->speed < g->progress
+                   ? "Spare nodes (--spares) or a shorter repair (--repair)"
+                   : "Shorter checkpoints (--checkpoint) and restarts "
+                     "(--restart)";
+    }
+    cli_wrap(c, "result",
+             "no planned size meets the requirements; this is the "
+             "fastest of them. %s%s may help",
+             cause, help);
 }
 
 /* Prints the best cluster sizes, bounds and certainty as text. */
@@ -432,10 +483,7 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
              format_amount(o->tokens, tokens), ceil(o->tokens / per_iteration),
              job->training.global_batch, job->training.sequence);
     if (!r->n_found) {
-        cli_wrap(c, "result",
-                 "no planned size meets the requirements; this is the "
-                 "fastest of them. More nodes (--nodes), a later deadline or a "
-                 "higher budget may help");
+        print_not_found(c, o, r);
         print_size(c, job, o, &r->fastest, "fastest");
     } else {
         print_found(c, job, o, r);

@@ -209,6 +209,27 @@ def a_budget_pays_for_the_fastest_size():
 
 
 @test
+def the_fewest_gpus_of_a_budget_are_named():
+    """One GPU recomputes; four cost less."""
+    write("few.yaml", JOB[:JOB.index("cluster")] + """cluster:
+  gpu: {tflops: 989, memory_gib: 22, memory_gbps: 3350}
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 3200, latency_us: 8}
+  datacenters: [{name: west, nodes: 64, usd_per_gpu_hour: 3}]
+layout: {tensor: 1, context: 1, pipeline: 1}
+""")
+    args = ["size", "few.yaml", "--tokens", "1B", "--budget", "100K", "--effort",
+            "12"]
+    fewest = json_case("json", args)["fewest"]
+    check(fewest["gpus"] == 1, f"{fewest}")
+    text = case("text", args, out=ANY).stdout
+    found = re.search(r"\nfewest +1 GPU: ([\d.]+) h \(modelled\), USD ([\d.]+)", text)
+    check(found and abs(float(found[1]) - fewest["train_s"] / 3600) < 0.06 and
+          abs(float(found[2]) - fewest["usd"]) < 0.06, text)
+
+
+@test
 def an_impossible_deadline_is_proven():
     r = size("--deadline", "1min", code=1)
     check(not r["found"] and r["gpus_bound"] is None and
@@ -216,6 +237,11 @@ def an_impossible_deadline_is_proven():
     case("text", [*SIZE, "--deadline", "1min"], 1,
          out=r"no planned size meets the requirements; this is the "
          r"fastest.*can meet the requirements \(proven")
+
+
+def flat(name, args):
+    """Returns the text of a failed search, without line breaks."""
+    return " ".join(case(name, args, 1, out=ANY).stdout.split())
 
 
 @test
@@ -229,8 +255,28 @@ def failures_may_stop_all_progress():
     check(not r["found"] and r["fastest"]["train_s"] is None and
           r["fastest"]["usd"] is None and
           r["fastest"]["goodput"]["fraction"] == 0, f"{r}")
-    case("text", [*SIZE, *options], 1,
-         out=r"time +no end \(failures stop all progress\)")
+    text = flat("text", [*SIZE, *options])
+    check(re.search(r"Without failures it takes [\d.]+ h\. Spare nodes \(--spares\) "
+                    r"or a shorter repair \(--repair\) may help .*time no end "
+                    r"\(failures stop all progress\); the deadline is 10\.0 h",
+                    text), text)
+    text = flat("lost work", [*SIZE, "--deadline", "4h", "--gpu-mtbf", "2h",
+                              "--restart", "1d", "--repair", "0s"])
+    check(re.search(r"Without failures it takes [\d.]+ h\. Shorter checkpoints "
+                    r"\(--checkpoint\) and restarts \(--restart\) may help", text),
+          text)
+
+
+@test
+def remedies_are_for_the_requirement_that_fails():
+    write("job.yaml", JOB)
+    for options, remedies in (
+            (["--deadline", "1min"], "More nodes (--nodes) or a later deadline"),
+            (["--deadline", "1min", "--budget", "1"],
+             "More nodes (--nodes), a later deadline or a higher budget"),
+            (["--budget", "0.01"], "A higher budget")):
+        text = flat(" ".join(options), [*SIZE, *options])
+        check(f"fastest of them. {remedies} may help" in text, text)
 
 
 @test
@@ -246,6 +292,16 @@ def times_of_zero_are_times():
          err="--repair: '-1s' is not a time such as 24h")
     case("deadline", [*SIZE, "--deadline", "0s"], 2,
          err="--deadline: '0s' is not a time above 0 such as 30d")
+
+
+@test
+def time_and_deadline_have_one_unit():
+    write("job.yaml", JOB)
+    text = case("days", [*SIZE, "--deadline", "47h", "--nodes", "0,1",
+                         "--gpu-mtbf", "2h", "--restart", "1d", "--repair",
+                         "0s"], 1, out=ANY).stdout
+    found = re.search(r"time +[\d.]+ (\w+) of [\d.]+ (\w+) \(", text)
+    check(found and found[1] == found[2], text)
 
 
 @test
