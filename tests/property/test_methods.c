@@ -10,6 +10,7 @@
 #include "schedule/pipeline/accessors.h"
 #include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
+#include "uniform.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/bounds.h>
@@ -162,6 +163,33 @@ static void try_bound(const lh_pipeline *p, const char *name,
     lh_text_free(csv[1]);
 }
 
+/* Makes a pipeline with two directions, or with sliced sequences, which few
+ * methods support. */
+static lh_pipeline *two_way_or_sliced_pipeline(rng *r)
+{
+    const bool sliced = rng_chance(r, 40);
+    const uint32_t slices = 2 + rng_below(r, 2);
+    const uint32_t devices = 2 * (1 + rng_below(r, 2));
+    char more[40] = "";
+    if (sliced)
+        snprintf(more, sizeof more, "slices: {count: %" PRIu32 "}\n", slices);
+    else if (rng_chance(r, 50))
+        snprintf(more, sizeof more, "overlap: {F+B: 0.%" PRIu32 "}\n",
+                 5 + rng_below(r, 5));
+    return uniform_make(
+        (uniform){.placement = sliced ? "ud" : "bd",
+                  .devices = devices,
+                  .microbatches = sliced ? slices * (1 + rng_below(r, 4))
+                                         : devices + rng_below(r, 4),
+                  .f = 1 + rng_below(r, 9),
+                  .d = 1 + rng_below(r, 9),
+                  .w = rng_below(r, 9),
+                  .datacenters = 2,
+                  .latency = rng_below(r, 20),
+                  .transfer = rng_below(r, 9),
+                  .more = more});
+}
+
 static lh_method_options some_options(rng *r)
 {
     lh_method_options o = {.size = sizeof o};
@@ -199,7 +227,8 @@ static void methods_are_sound(void)
             shape.max_devices = 9;
             shape.max_microbatches = 24;
         }
-        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_pipeline *p = i % 10 == 3 ? two_way_or_sliced_pipeline(&r)
+                                     : random_pipeline(&r, &shape);
         lh_method_options o = some_options(&r);
         int64_t ns[MAX_METHODS];
         bool before = test_state.bad;
