@@ -490,9 +490,13 @@ def options_and_schedule_are_kept_unless_overridden():
     check([one["loss"] for one in found["iterations"]] == losses[4:],
           "an older checkpoint's losses")
     found = json_case("another rate", [*resume, "8", "--rate", "0.02",
-                                       "--override", "rate,clip"])
+                                       "--override", "rate"])
     got = [one["rate"] for one in found["iterations"]]
     check(all(a > b for a, b in zip(got, want[4:], strict=True)), (got, want))
+    case("no new value", [*resume, "8", "--rate", "0.02", "--override",
+                          "rate,clip"], 1,
+         err=r"--override clip requires --clip: a resumed run continues with "
+             r"the checkpoint's, 0\.3\n\Z")
     case("no such option", [*resume, "8", "--override", "rate,speed"], 1,
          err="'speed' is not an option that a resumed run can override: use "
              "steps, rate, ")

@@ -224,8 +224,14 @@ lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
         double written = is_older ? older_values[i] : json_number_value(value);
         double mine = recipe->options[i];
         bool differs = written < mine || written > mine;
-        if (recipe->overridden >> i & 1)
-            continue;
+        if (recipe->overridden >> i & 1) {
+            if (recipe->given >> i & 1 || i == LHI_RECIPE_STEPS)
+                continue;
+            return lhi_fail(err, LH_EINPUT,
+                            "--override %s requires --%s: a resumed run "
+                            "continues with the checkpoint's, %.9g",
+                            names[i], names[i], written);
+        }
         if ((!is_older && !json_is_number(value)) || written < 0 ||
             written > MOST_OPTION)
             return lhi_fail(err, LH_EINPUT,

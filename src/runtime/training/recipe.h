@@ -69,8 +69,8 @@ lh_status lhi_recipe_parse_names(const char *names, uint32_t *out,
 bool lhi_recipe_format(lhi_recipe *recipe, json_t *root);
 /* Checks that this run has the data settings of checkpoint description `root`,
  * and adopts its training options and run identity. LH_EINPUT: other data, or
- * another value of an option given by the user; `err` names file, key and both
- * values. */
+ * another value of an option given by the user, or an overridden option that is
+ * not given; `err` names file, key and both values. */
 lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
                            const char *file, lh_error *err);
 /* Returns the identity of the run that wrote the checkpoint description `root`;
