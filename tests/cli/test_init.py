@@ -219,6 +219,12 @@ def the_page_has_the_prices_of_the_program():
                   region).stdout
         check(f"usd_per_gpu_hour: {float(price):.15g}" in job,
               f"{region}, {gpu}: {price}\n{job}")
+    check("Between `aws:us-east-1` and `aws:us-east-2` the price is 0.01." in
+          " ".join(page.split()), page)
+    for other, price in ("us-east-2", "0.01"), ("us-west-2", "0.02"):
+        job = run("init", "-m", "llama3-8b", "-g", "h100-sxm", "--sites",
+                  f"aws:us-east-1,aws:{other}").stdout
+        check(job.count(f"usd_per_gb: {price}}}") == 2, job)
 
 
 finish()

@@ -262,6 +262,19 @@ static bool is_same_cloud(const region *a, const region *b)
     return strncmp(a->name, b->name, len) == 0;
 }
 
+/* Price of AWS's traffic between us-east-1 and us-east-2, in USD per 10^9
+ * bytes.
+ */
+static const double AWS_US_EAST_USD = 0.01;
+
+/* Checks whether the regions are AWS's us-east-1 and us-east-2, in this order.
+ */
+static bool is_cheap_pair(const region *a, const region *b)
+{
+    return strcmp(a->name, "aws:us-east-1") == 0 &&
+           strcmp(b->name, "aws:us-east-2") == 0;
+}
+
 double lh_cloud_usd_per_gb(const char *from, const char *to)
 {
     const size_t i = find_region(from), k = find_region(to);
@@ -270,6 +283,8 @@ double lh_cloud_usd_per_gb(const char *from, const char *to)
     const region *a = &regions[i], *b = &regions[k];
     if (!is_same_cloud(a, b))
         return a->internet_usd;
+    if (is_cheap_pair(a, b) || is_cheap_pair(b, a))
+        return AWS_US_EAST_USD;
     if (strcmp(a->continent, b->continent) == 0)
         return a->near_usd;
     /* Google's price depends on both ends, the others' on the sender. */
