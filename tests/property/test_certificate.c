@@ -8,6 +8,7 @@
 #include "random_pipeline.h"
 #include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/accessors.h"
+#include "schedule/verifier/model.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -258,10 +259,154 @@ static void bound_below_the_makespan_is_checked(void)
     lh_pipeline_free(p);
 }
 
+/* --- clauses on one device, by enumeration ------------------------------- */
+
+/* A device with one chunk and PASSES passes of each kind: F, D, W. */
+enum { KINDS = 3, PASSES = 5, MOST_ORDERS = 6006, CLAUSES_EACH = 40 };
+
+/* Memory of a pass by kind, and all orders that the limit permits. */
+typedef struct device_orders {
+    int memory[KINDS], limit;
+    uint32_t n;
+    uint8_t at[MOST_ORDERS][KINDS][PASSES]; /* positions of the passes */
+} device_orders;
+
+/* Adds all orders that begin with the first done[kind] passes of each kind,
+ * which hold `held`. D and W follow their microbatch's F and D. An increase
+ * counts from the pass's start, a decrease from its end. */
+static void enumerate(device_orders *x, uint32_t *done, int held,
+                      uint8_t at[KINDS][PASSES])
+{
+    const uint32_t n = done[0] + done[1] + done[2];
+    if (n == KINDS * PASSES)
+        memcpy(x->at[x->n++], at, sizeof x->at[0]);
+    for (uint32_t k = 0; k < KINDS; k++) {
+        const int peak = held + (x->memory[k] > 0 ? x->memory[k] : 0);
+        if (done[k] == (k == 0 ? PASSES : done[k - 1]) || peak > x->limit)
+            continue;
+        at[k][done[k]++] = (uint8_t)n;
+        enumerate(x, done, held + x->memory[k], at);
+        done[k]--;
+    }
+}
+
+/* Draws memory amounts that add up to 0 over a microbatch. D often releases a
+ * part; a limit of one microbatch to all. */
+static void draw_device(rng *r, device_orders *x)
+{
+    uint32_t done[KINDS] = {0};
+    uint8_t at[KINDS][PASSES];
+    x->memory[0] = 1 + (int)rng_below(r, 5);
+    x->memory[1] = 1 - (int)rng_below(r, (uint32_t)x->memory[0] + 2);
+    x->memory[2] = -x->memory[0] - x->memory[1];
+    x->limit =
+        x->memory[0] * (1 + (int)rng_below(r, PASSES)) + (int)rng_below(r, 3);
+    x->n = 0;
+    enumerate(x, done, 0, at);
+}
+
+/* Passes of one millisecond each: every order ends at the same time. */
+static lh_pipeline *make_device(const device_orders *x)
+{
+    char text[300];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: %d\n"
+             "devices: 1\nmemory_limit: %d\nchunks:\n"
+             "  - {device: 0, F: 1, D: 1, W: 1, "
+             "memory: {F: %d, D: %d, W: %d}}\n",
+             PASSES, x->limit, x->memory[0], x->memory[1], x->memory[2]);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    return p;
+}
+
+/* Checks whether each order has one of the clause's orders of two passes. */
+static bool is_true(const device_orders *x, const lh_proof_clause *clause)
+{
+    for (uint32_t i = 0; i < x->n; i++) {
+        bool holds = false;
+        for (uint32_t k = 0; k < clause->n_orders; k++) {
+            const lh_pass a = clause->orders[k].first;
+            const lh_pass b = clause->orders[k].second;
+            holds = holds || x->at[i][a.kind][a.microbatch] <
+                                 x->at[i][b.kind][b.microbatch];
+        }
+        if (!holds)
+            return false;
+    }
+    return true;
+}
+
+/* Checks whether the verifier derives a clause for a device that all orders
+ * keep busy until the deadline. */
+static bool is_derived(const lh_pipeline *p, const lh_proof_clause *clause)
+{
+    const lh_certificate c = {.n_clauses = 1, .clauses = clause};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_verify_model *model = NULL;
+    const char *why = NULL;
+    bool refuted = false;
+    uint32_t bad = LH_NONE;
+    lh_error err = {0};
+    CHECK_OK(lhi_verify_model_make(p, 1, 1000000, mem, &model, &why, &err),
+             err);
+    CHECK(model != NULL);
+    const int64_t deadline =
+        lhi_verify_get_deadline(model, KINDS * PASSES * INT64_C(1000000));
+    CHECK_OK(
+        lhi_verify_check_clauses(model, deadline, &c, &bad, &refuted, &err),
+        err);
+    CHECK(!refuted);
+    lhi_verify_model_fini(model);
+    lhi_arena_free(mem);
+    return bad == LH_NONE;
+}
+
+/* Random clauses of one to three orders: the verifier derives none that is
+ * false for some order within the memory limit. */
+static void false_clauses_are_not_derived(void)
+{
+    static device_orders x;
+    uint32_t n_derived = 0, n_false = 0;
+    for (uint32_t seed = 0; seed < OF_CASES(150) && !test_state.bad; seed++) {
+        rng r = {seed};
+        draw_device(&r, &x);
+        if (x.n == 0)
+            continue;
+        lh_pipeline *p = make_device(&x);
+        for (uint32_t i = 0; i < CLAUSES_EACH; i++) {
+            lh_proof_order orders[3] = {{{0}, {0}, false}};
+            const lh_proof_clause clause = {1 + rng_below(&r, 3), orders};
+            for (uint32_t k = 0; k < clause.n_orders; k++) {
+                const uint32_t kind = rng_below(&r, KINDS);
+                orders[k].first.kind = (uint8_t)kind;
+                orders[k].second.kind =
+                    (uint8_t)((kind + 1 + rng_below(&r, KINDS - 1)) % KINDS);
+                orders[k].first.microbatch = rng_below(&r, PASSES);
+                orders[k].second.microbatch = rng_below(&r, PASSES);
+                orders[k].first.n_parts = orders[k].second.n_parts = 1;
+            }
+            const bool truth = is_true(&x, &clause);
+            const bool derived = is_derived(p, &clause);
+            CHECK(truth || !derived);
+            n_derived += derived;
+            n_false += !truth;
+        }
+        if (test_state.bad)
+            fprintf(stderr, "device %u: memory %d %d %d, limit %d\n", seed,
+                    x.memory[0], x.memory[1], x.memory[2], x.limit);
+        lh_pipeline_free(p);
+    }
+    printf("%u clauses derived, %u false\n", n_derived, n_false);
+    CHECK(n_derived > 100 && n_false > 100);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(proofs_are_checked);
     RUN(bound_below_the_makespan_is_checked);
+    RUN(false_clauses_are_not_derived);
     return test_summary();
 }
