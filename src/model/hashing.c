@@ -83,18 +83,16 @@ static double find_tilt(double mean, double most, truncated_poisson *t)
 }
 
 /* Computes the probability that no path has more than `most` of the `flows`
- * flows, hashed onto `paths` paths: flows!/paths^flows times the coefficient of
- * x^flows in (sum of x^j/j!)^paths. The coefficient is the density of a sum of
- * truncated variables, approximated at its mean with the first correction
- * (Daniels, Saddlepoint Approximations in Statistics, Ann. Math. Stat. 25,
- * 1954). */
+ * flows, hashed onto `paths` paths; `most` is below `flows`. It is
+ * flows!/paths^flows times the coefficient of x^flows in (sum of x^j/j!)^paths.
+ * The coefficient is the density of a sum of truncated variables, approximated
+ * at its mean with the first correction (Daniels, Saddlepoint Approximations in
+ * Statistics, Ann. Math. Stat. 25, 1954). */
 static double compute_max_probability(double most, double flows, double paths)
 {
     const double pi = 3.14159265358979323846;
     double whole = lgamma(flows + 1) - flows * log(paths);
 
-    if (most >= flows)
-        return 1;
     if (most * paths < flows)
         return 0;
     if (most * paths - flows < 0.5)
