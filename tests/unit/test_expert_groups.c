@@ -166,6 +166,13 @@ static void experts_can_be_cut(void)
                2 * (tokens / 2 / node + late), 3);
     CHECK_NEAR((double)f.cost.optimizer_bytes,
                12 * (8 * expert / 16 + rest / 8), 1);
+    /* Of one replica, too: its two GPUs reduce the experts alone. */
+    f.layout.data = 1;
+    COST(&f);
+    CHECK_INT(f.cost.reduce_bytes, 4 * 8 * expert);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns, 0.5 * 4 * 8 * expert / node,
+               2);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (8 * expert / 2 + rest), 1);
 }
 
 /* Sixteen GPUs on four nodes, 32 experts. A token goes to another node if any
