@@ -307,6 +307,25 @@ static void a_bound_counts_the_links_of_its_datacenter(void)
     }
 }
 
+/* Four experts, each on sixteen GPUs, so that every node has at most one member
+ * of a group. A token has two of the four experts: it is sent to each of the
+ * three other members in 2/4 of the cases, as one of two copies. */
+static void a_bound_counts_members_on_no_more_than_one_node(void)
+{
+    const lhi_exchange exchange = {LH_DISPATCHER_DEEPEP, 2, 4, 0, 0};
+    lh_cost_options options;
+    lhi_exchange_time least;
+    fixture f;
+
+    fixture_init(&f, "mixtral-8x7b");
+    CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err),
+             f.err);
+    CHECK_OK(lhi_all_to_all_compute_lower_bound(&f.job, 0, 4, 16, &exchange,
+                                                &options, &least, &f.err),
+             f.err);
+    CHECK_NEAR(least.ns_per_byte, 3 * (2.0 / 4) / 2 / (0.985 * 50), 1e-12);
+}
+
 /* --- all ranks ------------------------------------------------------------ */
 
 /* Location of a rank. */
@@ -630,6 +649,7 @@ int main(void)
     RUN(within_data);
     RUN(groups_of_all_runs_of_replicas_count);
     RUN(a_bound_counts_the_links_of_its_datacenter);
+    RUN(a_bound_counts_members_on_no_more_than_one_node);
     RUN(every_rank_is_where_it_is_listed);
     return test_summary();
 }
