@@ -76,6 +76,9 @@ static void window_bounds_attention(void)
     m.sliding_window = 1024;
     lhi_cost_layer_flops(&m, 0, 8192, &linear, &some);
     CHECK_NEAR(some / all, (1024 - 1024.0 * 1024 / 16384) / 4096, 1e-12);
+    m.sliding_window = 1; /* each token itself */
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &same);
+    CHECK_NEAR(same / all, (1 - 1.0 / 16384) / 4096, 1e-12);
     m.sliding_window = 8192;
     lhi_cost_layer_flops(&m, 0, 8192, &linear, &same);
     CHECK_NEAR(same, all, 0);

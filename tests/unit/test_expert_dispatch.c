@@ -276,6 +276,11 @@ static void all_to_alls_hide_behind_shared_experts(void)
     const double in_d = (double)(alone.d.total_ns - f.cost.d.total_ns);
     CHECK(hidden > flops / rate && hidden < 1.5 * flops / rate);
     CHECK(in_d > 2 * flops / rate && in_d < 3 * flops / rate);
+    /* A part of the communication is hidden, and no computation. */
+    CHECK_NEAR((double)(alone.f.communication_ns - f.cost.f.communication_ns),
+               hidden, 2);
+    CHECK_NEAR((double)(alone.d.communication_ns - f.cost.d.communication_ns),
+               in_d, 2);
     CHECK_INT(f.cost.w.total_ns, alone.w.total_ns);
     f.job.framework.overlap_shared_experts = 0.5;
     lh_cost full = f.cost;
