@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths, groups, collectives, messages. */
 #include "model/groups.h"
+#include "model/paths.h"
 #include "test_cost.h"
 
 static void rings(void)
@@ -246,6 +247,27 @@ static void each_datacenter_has_its_own_replicas(void)
     f.slice.datacenter = 1;
     g = group_of(&f, LH_COST_TENSOR);
     CHECK(g.size == 6 && g.per_node == 2 && g.nodes == 2);
+}
+
+/* Four GPUs of a node with six, without a network between nodes: the group
+ * cannot be on two nodes, and the lower bound equals the cost. */
+static void a_bound_needs_no_network_between_nodes(void)
+{
+    fixture f;
+    lh_cost bound;
+    lhi_ecmp_cache known = {0};
+
+    fixture_init(&f, "llama3-8b");
+    f.sites[0].gpus_per_node = 6;
+    f.sites[0].fabric.bytes_per_s = 0;
+    f.layout.tensor = 4;
+    COST(&f);
+    CHECK(f.cost.f.communication_ns > 0);
+    CHECK_OK(lhi_chunk_cost_lower_bound(&f.job, &f.layout, &f.slice, &f.options,
+                                        &known, &bound, &f.err),
+             f.err);
+    CHECK_INT(bound.f.communication_ns, f.cost.f.communication_ns);
+    CHECK_INT(bound.d.communication_ns, f.cost.d.communication_ns);
 }
 
 static lh_cost_message message(fixture *f, lh_cost_hop hop)
@@ -518,6 +540,7 @@ int main(void)
     RUN(missing_networks);
     RUN(groups_lie_as_numbered);
     RUN(each_datacenter_has_its_own_replicas);
+    RUN(a_bound_needs_no_network_between_nodes);
     RUN(messages);
     RUN(the_slowest_pair_of_a_hop_counts);
     RUN(data_parallel_across);
