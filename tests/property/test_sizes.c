@@ -17,10 +17,12 @@ static uint32_t n_with_both, n_too_late;
 
 #define PICK(r, list) (list)[lhi_random_below(r, sizeof(list) / sizeof *(list))]
 
-/* Draws a job: sizes of the model, GPUs, prices and the link. */
+/* Draws a job: sizes of the model, GPUs, prices and the link. The output layer
+ * may be as large as several others, which then need an uneven partition. */
 static lh_job *draw_job(lhi_random *r)
 {
-    static const uint32_t layers[] = {2, 3, 4}, hidden[] = {2048, 4096};
+    static const uint32_t layers[] = {2, 3, 4, 7}, hidden[] = {2048, 4096};
+    static const uint32_t vocabularies[] = {1000, 128000};
     static const uint32_t batches[] = {4, 6, 8, 12}, node[] = {1, 2};
     static const char *const gpus[] = {"h100-sxm", "a100-80g", "h200"};
     static const double prices[] = {1, 1.5, 2, 3, 4};
@@ -33,6 +35,7 @@ static lh_job *draw_job(lhi_random *r)
     const double west_usd = PICK(r, prices), east_usd = PICK(r, prices);
     const double latency_ms = PICK(r, latencies), gbps = PICK(r, rates);
     const double gb_usd = PICK(r, per_gb);
+    const uint32_t vocabulary = PICK(r, vocabularies);
     return job_with(
         JOB_SMALL,
         "  gpus_per_node: %u\n"
@@ -41,12 +44,12 @@ static lh_job *draw_job(lhi_random *r)
         "   - {name: east, nodes: %d, gpu: %s, usd_per_gpu_hour: %g}\n"
         "  links: [{between: [west, east], latency_ms: %g, gbps: %g, "
         "usd_per_gb: %g}]\n"
-        "model: {layers: %u, hidden: %u, ffn: %u, heads: 8, vocab: 1000}\n"
+        "model: {layers: %u, hidden: %u, ffn: %u, heads: 8, vocab: %u}\n"
         "training: {global_batch: %u, sequence: 1024, zero: 1, recompute: "
         "none}\n"
         "layout: {tensor: 1, context: 1}\n",
         of_node, MOST, west, west_usd, MOST, east, east_usd, latency_ms, gbps,
-        gb_usd, n_layers, width, 4 * width, batch);
+        gb_usd, n_layers, width, 4 * width, vocabulary, batch);
 }
 
 /* Plans a node count for the least time or, with a limit on the iteration, for
@@ -56,11 +59,10 @@ static lh_plan *plan_nodes(const lh_job *job, const uint32_t *nodes,
 {
     const lh_plan_options o = {.size = sizeof o,
                                .no_optimal = true,
-                               .partition = LH_PARTITION_EVEN,
                                .objective =
                                    max_ns ? LH_PLAN_CHEAPEST : LH_PLAN_FASTEST,
                                .max_iteration_ns = max_ns,
-                               .layout_effort = 1000000,
+                               .layout_effort = 900000, /* no alternatives */
                                .threads = 1};
     lh_job *sized = NULL;
     lh_plan *plan = NULL;

@@ -332,34 +332,35 @@ static void fix_degrees(const plan_search *search, lh_job *job)
 }
 
 /* Runs one search on a size's job, and appends its best plans to the size's
- * list; none if no layout works. A search over all layouts also raises the
- * size's lower bound. */
+ * list; none if no layout works. A search over all layouts and partitions also
+ * raises the size's lower bound: the bound of a quick search holds for all
+ * partitions too. The longer search for known degrees moves no layers, which
+ * would take several times as long, and gives no bound. */
 static lh_status run_search(lhi_size_search *s, const lh_job *job,
                             const plan_search *search, lhi_planned_size *size,
                             lh_error *err)
 {
     const uint32_t most = LHI_SIZE_CHOICES;
+    const bool even = !search->quick && size->depth == LHI_SIZE_QUICK;
     lh_plan *plan = NULL;
     lh_job fixed = *job;
     lh_error why = {0};
-    lh_plan_options o = {.size = sizeof o,
-                         .top = most,
-                         .objective = search->objective,
-                         .threads = s->options.threads,
-                         .no_optimal = true,
-                         .partition = search->quick || !search->like
-                                          ? LH_PARTITION_EVEN
-                                          : LH_PARTITION_HILL_CLIMBING,
-                         .quick = search->quick,
-                         .layout_effort = search->quick ? QUICK_EFFORT
-                                                        : EFFORTS[size->depth],
-                         .max_iteration_ns = search->max_ns};
+    lh_plan_options o = {
+        .size = sizeof o,
+        .top = most,
+        .objective = search->objective,
+        .threads = s->options.threads,
+        .no_optimal = true,
+        .partition = even ? LH_PARTITION_EVEN : LH_PARTITION_HILL_CLIMBING,
+        .quick = search->quick,
+        .layout_effort = search->quick ? QUICK_EFFORT : EFFORTS[size->depth],
+        .max_iteration_ns = search->max_ns};
     fix_degrees(search, &fixed);
     lh_status status = lh_plan_make(&fixed, &o, &plan, &why);
     if (status == LH_OK)
         status = keep_plan(s, size, plan, most, &why);
     /* the bound holds only for the plan's number of slices */
-    if (status == LH_OK && !search->like &&
+    if (status == LH_OK && !search->like && !even &&
         job->layout.slices != LHI_SLICES_AUTO)
         status = keep_bound(size, plan, &o, &why);
     /* another size's degrees may not divide this one's batch */
