@@ -664,7 +664,8 @@ static void a_stopped_search_keeps_the_best(void)
         uint32_t limit = most;
         const lh_size_options o = {.size = sizeof o,
                                    .tokens = 1000.0 * 32 * 1024,
-                                   .deadline_s = most == 3 ? 1 : 1e9,
+                                   .deadline_s = 1e9,
+                                   .budget_usd = most == 3 ? 1e-6 : 0,
                                    .effort = 100,
                                    .threads = 1,
                                    .progress = stop_at,
