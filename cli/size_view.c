@@ -360,7 +360,7 @@ static void print_next(cli *c, const lh_size_options *o,
 }
 
 /* Prints the proven lower bounds on GPUs, cost and time, and how much of each
- * the optimum may save against the result. */
+ * the optimum may save against the result, if a size meets the requirements. */
 static void print_bounds(cli *c, const lh_size_options *o,
                          const lh_size_result *r)
 {
@@ -370,14 +370,14 @@ static void print_bounds(cli *c, const lh_size_options *o,
     if (r->usd_bound > 0)
         snprintf(cost, sizeof cost, " and USD %s",
                  format_amount(r->usd_bound, usd));
-    if (r->n_found && gpus <= r->gpus_bound)
+    if (gpus <= r->gpus_bound)
         snprintf(fewer, GAP_TEXT, "; no size has fewer GPUs than the result");
-    else if (r->n_found)
+    else
         snprintf(fewer, GAP_TEXT,
                  "; the best size may have %" PRIu32 " GPU%s (%.1f %%) fewer",
                  gpus - r->gpus_bound, gpus - r->gpus_bound > 1 ? "s" : "",
                  100 * (1 - (double)r->gpus_bound / gpus));
-    if (r->n_found && r->usd_bound > 0 && r->cheapest.usd > r->usd_bound)
+    if (r->usd_bound > 0 && r->cheapest.usd > r->usd_bound)
         snprintf(cheaper, GAP_TEXT, "; the cheapest may cost %.0f %% less",
                  100 * (1 - r->usd_bound / r->cheapest.usd));
     if (!(o->deadline_s > 0))
@@ -389,12 +389,37 @@ static void print_bounds(cli *c, const lh_size_options *o,
             "at least %" PRIu32 " GPU%s%s are required (proven for the cost "
             "model)%s%s",
             r->gpus_bound, r->gpus_bound > 1 ? "s" : "", cost, fewer, cheaper);
-    if (o->budget_usd > 0 && r->n_found && r->fastest.train_s > 0)
+    if (o->budget_usd > 0 && r->fastest.train_s > 0)
         cli_wrap(c, "",
                  "no size within the budget takes less than %s (proven for the "
                  "cost model); the fastest may take %.1f %% less",
                  format_duration(r->train_bound_s, usd),
                  100 * fmax(0, 1 - r->train_bound_s / r->fastest.train_s));
+}
+
+/* Prints, if no planned size meets the requirements, whether that is proven for
+ * all sizes, or the lower bounds on the GPUs and cost of one that does. */
+static void print_bounds_of_missing(cli *c, const lh_size_options *o,
+                                    const lh_size_result *r)
+{
+    char usd[AMOUNT_TEXT], least[GAP_TEXT] = "";
+    if (!r->gpus_bound || (o->budget_usd > 0 && !(r->usd_bound > 0))) {
+        cli_wrap(c, "",
+                 "no size in the ranges can meet the requirements (proven for "
+                 "the cost model)");
+        return;
+    }
+    int len = 0;
+    if (o->deadline_s > 0)
+        len = snprintf(least, sizeof least, "%" PRIu32 " GPU%s", r->gpus_bound,
+                       r->gpus_bound > 1 ? "s" : "");
+    if (r->usd_bound > 0)
+        snprintf(least + len, sizeof least - (size_t)len, "%sUSD %s",
+                 len ? " and " : "", format_amount(r->usd_bound, usd));
+    cli_wrap(c, "",
+             "not proven impossible: a size that meets the requirements needs "
+             "at least %s (proven for the cost model)",
+             least);
 }
 
 /* Prints whether the result is the best of all cluster sizes, how many of them
@@ -403,20 +428,21 @@ static void print_certainty(cli *c, const lh_size_options *o,
                             const lh_size_result *r)
 {
     cli_print(c, "\n");
-    cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned",
-             r->all_planned
-                 ? "best found of all sizes; a bound excludes those not planned"
-             : r->interrupted ? "interrupted; best found so far, without bounds"
-                              : "best found",
+    const char *found =
+        r->interrupted   ? "interrupted; best found so far, without bounds"
+        : r->n_found     ? r->all_planned ? "best found of all sizes; a bound "
+                                            "excludes those not planned"
+                                          : "best found"
+        : r->all_planned ? "no size found; a bound excludes those not planned"
+                         : "no size found";
+    cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned", found,
              r->n_planned, r->n_sizes);
     if (r->interrupted)
         return;
-    if (r->gpus_bound)
+    if (r->n_found)
         print_bounds(c, o, r);
     else
-        cli_wrap(c, "",
-                 "no size in the ranges can meet the requirements "
-                 "(proven for the cost model)");
+        print_bounds_of_missing(c, o, r);
 }
 
 /* Prints the sizes that meet the requirements: without a deadline only a line

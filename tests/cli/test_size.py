@@ -265,6 +265,11 @@ def failures_may_stop_all_progress():
     check(re.search(r"Without failures it takes [\d.]+ h\. Shorter checkpoints "
                     r"\(--checkpoint\) and restarts \(--restart\) may help", text),
           text)
+    text = case("text", [*SIZE, *options], 1,
+                out=r"time +no end \(failures stop all progress\).*not proven\s+"
+                r"impossible: a size that meets the requirements needs at\s+least "
+                r"\d GPUs? and USD ").stdout
+    check("best found" not in text, text)
 
 
 @test
