@@ -589,8 +589,8 @@ static void the_goodput_has_planned_speeds(void)
                                .threads = 1};
     lh_job *job = four_sequences();
     const uint32_t four[LH_MAX_DATACENTERS] = {4}, three[] = {3, 0};
-    const double all_s = plan_seconds(job, four, LH_PARTITION_HILL_CLIMBING);
-    const double rest_s = plan_seconds(job, three, LH_PARTITION_HILL_CLIMBING);
+    const double all_s = plan_seconds(job, four);
+    const double rest_s = plan_seconds(job, three);
     const double mean = 4 * f.repair_s / f.gpu_mtbf_s, none = exp(-mean);
     CHECK_MSG(rest_s > 1.5 * all_s, "%g and %g s", all_s, rest_s);
     /* E[(4 - m) / 3] over m > 0, for m Poisson distributed */
@@ -629,8 +629,7 @@ static void planned_speeds_keep_the_deadline(void)
     lh_goodput g;
     lh_error err = {0};
     CHECK_OK(lh_goodput_compute(job, four, &f, &g, &err), err);
-    const double proportional_s =
-        1000 * plan_seconds(job, four, LH_PARTITION_HILL_CLIMBING) / g.fraction;
+    const double proportional_s = 1000 * plan_seconds(job, four) / g.fraction;
     for (int k = 0; k < 2; k++) {
         const lh_size_options o = {.size = sizeof o,
                                    .tokens = 1000.0 * 4 * 8192,
