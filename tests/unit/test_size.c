@@ -24,12 +24,10 @@ static lh_job *two_kinds(void)
 
 /* Plans the size, as the search does for the sizes that it reports. -1: no
  * layout fits. */
-static double plan_seconds(const lh_job *job, const uint32_t *nodes,
-                           lh_partition_search partition)
+static double plan_seconds(const lh_job *job, const uint32_t *nodes)
 {
     const lh_plan_options o = {.size = sizeof o,
                                .no_optimal = true,
-                               .partition = partition,
                                .layout_effort = 900000, /* no alternatives */
                                .threads = 1};
     lh_job *sized = NULL;
@@ -165,8 +163,7 @@ static void search_agrees_with_all_sizes(void)
             const uint32_t nodes[LH_MAX_DATACENTERS] = {a, b};
             if (a + b == 0)
                 continue;
-            seconds[a][b] =
-                plan_seconds(job, nodes, LH_PARTITION_HILL_CLIMBING);
+            seconds[a][b] = plan_seconds(job, nodes);
             least = fmin(least, seconds[a][b]);
             most = fmax(most, seconds[a][b]);
         }
@@ -201,7 +198,7 @@ static void wide_ranges_keep_the_answer(void)
     lh_size_result *few = NULL, *many = NULL;
     lh_error err = {0};
     const uint32_t nodes[LH_MAX_DATACENTERS] = {2, 1};
-    o.deadline_s = 1000 * plan_seconds(job, nodes, LH_PARTITION_HILL_CLIMBING);
+    o.deadline_s = 1000 * plan_seconds(job, nodes);
     o.ranges = narrow;
     CHECK_OK(lh_size_find(job, &o, &few, &err), err);
     o.ranges = wide;
@@ -296,13 +293,11 @@ static void a_huge_range_keeps_the_answer(void)
     const lh_size_range ranges[] = {{0, 0}, {0, 100000}};
     lh_job *job = two_kinds();
     const uint32_t nodes[LH_MAX_DATACENTERS] = {0, 4};
-    lh_size_options o = {
-        .size = sizeof o,
-        .tokens = 1000.0 * 32 * 1024,
-        .deadline_s =
-            1001 * plan_seconds(job, nodes, LH_PARTITION_HILL_CLIMBING),
-        .ranges = ranges,
-        .threads = 1};
+    lh_size_options o = {.size = sizeof o,
+                         .tokens = 1000.0 * 32 * 1024,
+                         .deadline_s = 1001 * plan_seconds(job, nodes),
+                         .ranges = ranges,
+                         .threads = 1};
     lh_size_result *r = NULL;
     lh_error err = {0};
     CHECK_OK(lh_size_find(job, &o, &r, &err), err);
@@ -393,48 +388,6 @@ static void plans_with_less_traffic_are_kept(void)
             CHECK(size->plans[i].between_usd >= 0);
     }
     lhi_arena_free(s.mem);
-    lh_job_free(job);
-}
-
-/* Three stages of 7 layers and an output layer as large as five of them: the
- * even partition is far from the best one. Sizes have the best one's time, and
- * their bounds do not exceed it. */
-static void partitions_need_not_be_even(void)
-{
-    lh_job *job = job_with(
-        JOB_SMALL,
-        "  datacenters: [{name: west, nodes: 3, usd_per_gpu_hour: 3}]\n"
-        "  links:\n"
-        "model: {layers: 7, hidden: 2048, ffn: 8192, heads: 8, vocab: 128000}\n"
-        "training: {global_batch: 24, sequence: 1024}\n"
-        "layout: {tensor: 1, context: 1, pipeline: 3, data: 1, micro_batch: 1, "
-        "chunks_per_device: 1}\n");
-    const uint32_t nodes[LH_MAX_DATACENTERS] = {3};
-    const lhi_planned_size *size = NULL;
-    lh_error err = {0};
-    const double best_s = plan_seconds(job, nodes, LH_PARTITION_EXACT);
-    const double even_s = plan_seconds(job, nodes, LH_PARTITION_EVEN);
-    CHECK_MSG(even_s > 1.1 * best_s, "%g s and %g s", even_s, best_s);
-    for (int depth = LHI_SIZE_QUICK; depth <= LHI_SIZE_DEEP; depth++) {
-        lhi_size_search s = {
-            .job = job, .options.threads = 1, .mem = lhi_arena_make(0)};
-        CHECK_OK(lhi_size_plan(&s, nodes, (lhi_size_depth)depth, &size, &err),
-                 err);
-        CHECK_MSG(size && (double)size->bound_ns / 1e9 <= best_s,
-                  "depth %d: bound %g s of %g s", depth,
-                  (double)size->bound_ns / 1e9, best_s);
-        lhi_arena_free(s.mem);
-    }
-    const lh_size_options o = {.size = sizeof o,
-                               .tokens = 1000.0 * 24 * 1024,
-                               .deadline_s = 1000 * (best_s + 1e-9),
-                               .threads = 1};
-    lh_size_result *r = NULL;
-    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
-    CHECK(r->n_found > 0);
-    CHECK(r->gpus_bound > 0 && r->gpus_bound <= 3);
-    CHECK(r->usd_bound > 0 && r->usd_bound <= 1000 * 9 * best_s / 3600);
-    lh_size_result_free(r);
     lh_job_free(job);
 }
 
@@ -749,7 +702,6 @@ int main(void)
     RUN(the_cheapest_size_is_beyond_a_bad_one);
     RUN(a_budget_alone_has_bounds);
     RUN(plans_with_less_traffic_are_kept);
-    RUN(partitions_need_not_be_even);
     RUN(quick_plans_use_known_degrees);
     RUN(the_cheapest_meets_the_deadline);
     RUN(the_goodput_has_planned_speeds);
