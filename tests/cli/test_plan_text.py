@@ -284,13 +284,14 @@ def others_without_iterations_are_counted():
                                               " zero: 1").replace(
         ", schedule: auto", "").replace(" chunks_per_device: 1,", ""))
     said = run("plan", "time.yaml", "--jitter", "latency=1", "--samples",
-               "20000", "--time", "0.05", "-o", "time.json")
+               "20000", "--time", "0.05", "--show", "all", "-o", "time.json")
     check(said.returncode == 0, said.stderr)
     others = [a for a in json.loads(read("time.json"))["alternatives"]
               if a["status"] == "ok"]
     n = sum("jitter" not in a for a in others)
-    line = re.search(r"^alternatives +(.*)$", said.stdout, re.M).group(1)
+    # How many others there are depends on how far the search comes.
     if n and n == len(others):
+        line = re.search(r"^alternatives +(.*)$", said.stdout, re.M).group(1)
         check(line == f"none sampled with jitter; {n} without: --show layouts",
               line)
 
