@@ -626,6 +626,7 @@ static lh_status finalise_best(lhi_local_search *d, lh_error *err)
         const int64_t before = d->targets[0].best;
         LHI_TRY(run_local_search(d, 0, err));
         LHI_TRY(lhi_local_search_transfer_to_all(d, &better, err));
+        LHI_TRY(move_others(d, err));
         better = d->targets[0].best < before;
     }
     return LH_OK;

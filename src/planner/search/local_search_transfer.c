@@ -11,11 +11,27 @@
 
 enum {
     DONORS = 6,         /* candidates whose layers are tried on all others */
-    MAX_RECEIVERS = 128 /* receivers, least bounds first */
+    MAX_RECEIVERS = 128 /* of each donor's layers */
 };
 
 /* Donors are within 2 % of the best. */
 static const double DONOR_RATIO = 1.02;
+
+/* Returns the total chunk count of a layout: pipeline degree times chunks per
+ * device. */
+static uint32_t count_chunks(const lh_layout *l)
+{
+    return l->pipeline * l->chunks_per_device;
+}
+
+/* Checks whether two configurations, one or both with a layer partition of
+ * their own, have the same layer count in every chunk. */
+static bool has_same_layers(const lhi_config *a, const lhi_config *b)
+{
+    const uint32_t n = count_chunks(&a->layout);
+    return a->layers && b->layers && count_chunks(&b->layout) == n &&
+           memcmp(a->layers, b->layers, n * sizeof *a->layers) == 0;
+}
 
 /* Checks whether a candidate with the iteration lower bound bound_ns can
  * become the best plan of target `t`, the best with one value of a dimension.
@@ -39,6 +55,8 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 {
     lhi_layout_search *s = d->s;
     lhi_candidate *c = &s->candidates[at], other = *c;
+    if (c->fully_evaluated && has_same_layers(from, &c->config))
+        return LH_OK;
     other.config.layers = from->layers;
     other.simulated = other.fully_evaluated = false;
     other.missing = 0; /* from its own pipeline */
@@ -53,33 +71,16 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
             lhi_local_search_value(d, at))
         return LH_OK;
     *c = other;
+    d->moved[at] = false; /* not from these layers */
     lhi_local_search_update_targets(d, at);
     return LH_OK;
 }
 
 /* --- from the best to all others ------------------------------------------ */
 
-/* Returns the total chunk count of a layout: pipeline degree times chunks per
- * device. */
-static uint32_t count_chunks(const lh_layout *l)
-{
-    return l->pipeline * l->chunks_per_device;
-}
-
-/* Checks whether a configuration has the same layer count in every chunk as
- * plan candidate `row`. */
-static bool has_same_layers(const lh_choice *row, const lhi_config *config)
-{
-    const uint32_t n = count_chunks(&row->layout);
-    return config->layers && count_chunks(&config->layout) == n &&
-           memcmp(row->chunk_layers, config->layers,
-                  n * sizeof *config->layers) == 0;
-}
-
 /* Finds the layer partitions to transfer (donors): those of the best plans of
  * all targets (dimension values), each partition once. Returns their number. */
-static int find_donors(const lhi_local_search *d,
-                       const lh_choice *donors[DONORS])
+static int find_donors(const lhi_local_search *d, lhi_config donors[DONORS])
 {
     int n = 0;
     for (; n < DONORS; n++) {
@@ -92,20 +93,20 @@ static int find_donors(const lhi_local_search *d,
                 (best && t->best >= best->best);
             const lhi_config own = lhi_config_from_choice(&t->row);
             for (int k = 0; k < n && !out; k++)
-                out = has_same_layers(donors[k], &own);
+                out = has_same_layers(&donors[k], &own);
             if (!out)
                 best = t;
         }
         if (!best)
             break;
-        donors[n] = &best->row;
+        donors[n] = lhi_config_from_choice(&best->row);
     }
     return n;
 }
 
-/* Lists the candidates, by bound, that may beat the overall best with `from`'s
- * layer partition. */
-static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
+/* Lists the candidates that may beat the overall best with `from`'s layer
+ * partition: fastest first, then those without a plan, by bound. */
+static lh_status find_receivers(lhi_local_search *d, const lhi_config *from,
                                 lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -123,8 +124,11 @@ static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
         if (!all)
             return lhi_fail_nomem(err);
         d->neighbours = all;
-        d->neighbours[d->n_near++] =
-            (lhi_local_search_neighbour){.key = c->lower_bound.ns, .at = i};
+        const int64_t value = lhi_local_search_value(d, i);
+        d->neighbours[d->n_near++] = (lhi_local_search_neighbour){
+            .key =
+                value < INT64_MAX ? value : INT64_MAX / 2 + c->lower_bound.ns,
+            .at = i};
     }
     lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours,
              lhi_local_search_compare_neighbours);
@@ -134,16 +138,11 @@ static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
 lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
                                            lh_error *err)
 {
-    const lh_choice *found[DONORS];
-    lhi_config donors[DONORS];
+    lhi_config donors[DONORS]; /* rows change meanwhile */
     const int64_t before = d->targets[0].best;
-    const int n = find_donors(d, found);
-    for (int k = 0; k < n; k++) /* rows may change meanwhile */
-        donors[k] = lhi_config_from_choice(found[k]);
+    const int n = find_donors(d, donors);
     for (int k = 0; k < n; k++) {
-        const lh_choice from = {.layout = donors[k].layout,
-                                .chunk_layers = donors[k].layers};
-        LHI_TRY(find_receivers(d, &from, err));
+        LHI_TRY(find_receivers(d, &donors[k], err));
         for (uint32_t i = 0; i < d->n_near && i < MAX_RECEIVERS &&
                              !lhi_local_search_is_out_of_budget(d);
              i++)
