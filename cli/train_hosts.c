@@ -284,14 +284,57 @@ static void print_killed(uint32_t rank, int number)
                          number, strsignal(number));
 }
 
-/* Waits until all ranks of this host have ended. Returns the exit status of the
- * first that failed, else 0. Prints the ranks that were killed, except those
- * that it had to kill after a failure of rank 0, which has printed the reason.
- */
+/* How the ranks of this host have ended. */
+typedef struct endings {
+    int code;          /* exit status of the first that failed; 0: none */
+    bool has_reason;   /* that was rank 0, which has printed the reason */
+    bool has_failed;   /* also without the killed ranks that are counted */
+    uint32_t n_killed; /* ranks whose loss the run may survive */
+    uint32_t n_successful;
+} endings;
+
+/* Records that rank number `index` of this host has exited with status
+ * `number`, or was killed by that signal. A run with restarts survives a killed
+ * rank, except rank 0, which has its results. */
+static void record_ending(const cli *c, const hosts *h, int index, bool exited,
+                          int number, endings *e)
+{
+    const train_settings *s = c->settings;
+    const uint32_t rank = h->begin + (uint32_t)index;
+    const int code = exited ? number : 128 + number;
+    if (code == 0) {
+        e->n_successful++;
+        return;
+    }
+    if (!exited && !is_overdue && rank != 0 && s->max_restarts)
+        e->n_killed++;
+    else
+        e->has_failed = true;
+    if (!e->code) {
+        e->code = code;
+        e->has_reason = rank == 0 && exited;
+    }
+}
+
+/* Returns this host's exit status: of the first rank that failed, or 0 if the
+ * run has survived the loss of the ranks that were killed, which only a rank of
+ * this host that has finished the run shows. */
+static int find_exit_status(const endings *e)
+{
+    if (e->has_failed || e->n_killed == 0 || e->n_successful == 0)
+        return e->code;
+    cli_print_stderr("the run has finished without the killed rank%s of this "
+                     "host",
+                     e->n_killed > 1 ? "s" : "");
+    return EXIT_OK;
+}
+
+/* Waits until all ranks of this host have ended, and returns the host's exit
+ * status. Prints the ranks that were killed, except those that it had to kill
+ * after a failure of rank 0, which has printed the reason. */
 static int wait_for_ranks(cli *c, const hosts *h)
 {
-    int failed = 0;
-    bool has_reason = false;
+    endings ends = {0};
     for (int left = n_children; left > 0;) {
         siginfo_t change;
         await_change(&change);
@@ -312,22 +355,20 @@ static int wait_for_ranks(cli *c, const hosts *h)
         children[i] = 0;
         states[i].n_stopped = 0;
         left--;
-        if (!exited && !states[i].is_reported && !(has_reason && is_overdue))
+        if (!exited && !states[i].is_reported &&
+            !(ends.has_reason && is_overdue))
             print_killed(rank, what);
         if (!exited && !is_overdue && !joins[i])
             report_killed(rank, what);
-        const int code = exited ? what : 128 + what;
-        if (!failed && code) {
-            failed = code;
-            has_reason = rank == 0 && exited;
-        }
-        const unsigned grace_s = find_grace(c, h, i, exited, code);
+        record_ending(c, h, i, exited, what, &ends);
+        const unsigned grace_s =
+            find_grace(c, h, i, exited, exited ? what : 128 + what);
         if (grace_s)
             kill_ranks_after(grace_s);
     }
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
         ; /* reports */
-    return failed;
+    return find_exit_status(&ends);
 }
 
 /* Forks one child process per rank on this host and returns in each child,

@@ -155,6 +155,29 @@ def a_site_is_lost():
     lose_site("whole.json", 0)
 
 
+@test
+def a_host_outlives_a_killed_rank():
+    """Its ranks finish the run with a rank of the other host in the place of the
+    killed one."""
+    prepare_whole()
+    write("events.yaml", "longhaul: events/1\n"
+          "events: [{at: 4, rank: 4, process: lost}]\n")
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    with reserved_port() as port:
+        hosts = [begin("--transport", "tcp", "--hosts", "127.0.0.1:4,localhost:4",
+                       "--max-restarts", "9", "--silence", "4s", "--events",
+                       "events.yaml", "--steps", "8", plan="whole.json",
+                       env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
+                            "MASTER_PORT": str(port), "NODE_RANK": str(i)})
+                 for i in range(2)]
+        ends = [one.communicate(timeout=HANGS) for one in hosts]
+    check([one.returncode for one in hosts] == [0, 0], f"{ends}")
+    check("rank 4 has not restarted: rank 0's host runs it" in ends[0][1] and
+          "longhaul: rank 4 was killed by signal 9 (Killed)\n" in ends[1][1] and
+          ends[1][1].endswith("longhaul: the run has finished without the killed "
+                              "rank of this host\n"), f"{ends}")
+
+
 def start_rank_0_again(plan, events="", lost=None):
     """Ends rank 0's process in step 52 and starts it again. Then an event stops
     rank `lost`, whose process ends, too. Returns rank 0's result and errors."""
