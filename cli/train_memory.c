@@ -106,6 +106,10 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_pipeline *ran,
     char cells[COLUMNS][CELL] = {"rank",     "#predicted", "#measured",
                                  "#planned", "#limit",     "measured, MiB"};
     cli_table t = {0};
+    if (n == 0) { /* other ranks ran a lost rank's microbatches */
+        cli_wrap(c, "memory", "not recorded");
+        return;
+    }
     add_row(&t, cells);
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];

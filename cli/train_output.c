@@ -640,30 +640,45 @@ static lh_status write_profile(cli *c, const lh_profile *profile)
     return cli_write_text(c, s->profile_out, text, len);
 }
 
+/* Reports that an output file was not written: the passes of the last iteration
+ * are not recorded. The exit status is then 1, unless no iteration was left to
+ * run. */
+static void report_not_written(cli *c, const lh_train_result *r,
+                               const char *path)
+{
+    const bool has_run = r->n_iterations > 0;
+    cli_progress_end();
+    cli_print_stderr("%s: not written: %s", path,
+                     has_run ? "the passes of the last iteration are not "
+                               "recorded, because other ranks ran a lost "
+                               "rank's microbatches in it, or the run ended "
+                               "after a restart without an iteration"
+                             : "the run has completed no iteration");
+    if (has_run)
+        c->exit_code = EXIT_FAILED;
+}
+
 lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_plan *plan, const train_changes *changes,
                               const int64_t *predicted_ns,
                               const lh_train_result *r)
 {
-    static const char not_written[] =
-        "%s: not written: the last iteration is not recorded, because the run "
-        "ended before, or with a lost rank's microbatches on other ranks";
     const train_settings *s = c->settings;
     if (r->is_on_other_process)
         return LH_OK;
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     else if (s->trace)
-        cli_note(c, not_written, s->trace);
-    if (s->html && r->trace)
+        report_not_written(c, r, s->trace);
+    if (s->html && r->n_iterations)
         CLI_TRY(train_write_html(c, v, last, plan, changes, predicted_ns, r));
     else if (s->html)
-        cli_note(c, not_written, s->html);
+        report_not_written(c, r, s->html);
     if (s->svg && r->n_iterations)
         CLI_TRY(train_draw_iterations(c, v, changes->event_timeline,
                                       predicted_ns, r, NULL));
     else if (s->svg)
-        cli_note(c, not_written, s->svg);
+        report_not_written(c, r, s->svg);
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     else if (s->profile_out)

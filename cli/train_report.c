@@ -220,14 +220,32 @@ lh_status train_draw_iterations(cli *c, const cli_view *began,
     return status;
 }
 
+/* Adds the differences between the passes of the last iteration and those of
+ * its simulation, the trace `predicted`, to the report. */
+static lh_status add_passes(cli *c, const lh_trace *predicted,
+                            const lh_train_result *r, lh_report *report)
+{
+    static const char name[] = "passes of the last iteration";
+    char text[TRAIN_PREDICTION_TEXT], a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    lh_trace_difference d;
+    if (!r->trace)
+        return lh_report_add_fact(report, name, "not recorded", &c->err);
+    CLI_TRY(lh_trace_compare(predicted, r->trace, &d, &c->err));
+    if (r->trace->title[0])
+        CLI_TRY(lh_report_add_fact(report, "clock", r->trace->title, &c->err));
+    snprintf(text, sizeof text, "%s simulated, %s measured",
+             cli_time_text(d.predicted_ns, a), cli_time_text(d.measured_ns, b));
+    CLI_TRY(lh_report_add_fact(report, name, text, &c->err));
+    return cli_deviation_facts(c, &d, report);
+}
+
 /* Adds the terminal's prediction and measurement of the iterations, and the
- * wall time by `clock`, to the report, and the differences `d` between the
- * passes of the last iteration, `trace`, and of its simulation. */
+ * wall time by `clock`, to the report. */
 static lh_status add_times(cli *c, const lh_plan *plan,
                            const train_clock *clock, const lh_train_result *r,
-                           const lh_trace_difference *d, lh_report *report)
+                           lh_report *report)
 {
-    char text[TRAIN_PREDICTION_TEXT], a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    char text[TRAIN_PREDICTION_TEXT];
     train_prediction_text(c, plan, r, text);
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
     train_measured_text(r, text);
@@ -236,16 +254,9 @@ static lh_status add_times(cli *c, const lh_plan *plan,
     CLI_TRY(lh_report_add_fact(report, "elapsed", text, &c->err));
     if (train_restarts_text(r, text))
         CLI_TRY(lh_report_add_fact(report, "restarts", text, &c->err));
-    if (train_load_text(c, clock, r, text))
-        CLI_TRY(lh_report_add_fact(report, "load", text, &c->err));
-    if (r->trace->title[0])
-        CLI_TRY(lh_report_add_fact(report, "clock", r->trace->title, &c->err));
-    snprintf(text, sizeof text, "%s simulated, %s measured",
-             cli_time_text(d->predicted_ns, a),
-             cli_time_text(d->measured_ns, b));
-    CLI_TRY(lh_report_add_fact(report, "passes of the last iteration", text,
-                               &c->err));
-    return cli_deviation_facts(c, d, report);
+    return train_load_text(c, clock, r, text)
+               ? lh_report_add_fact(report, "load", text, &c->err)
+               : LH_OK;
 }
 
 lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
@@ -254,15 +265,14 @@ lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
                            const lh_train_result *r)
 {
     const lh_event_timeline *timeline = changes->event_timeline;
-    const lh_trace *trace = r->trace;
     const train_settings *s = c->settings;
     lh_report *report = NULL;
-    lh_trace_difference d;
     uint32_t n_switches;
     lh_train_switches(r, &n_switches);
-    CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = add_times(c, plan, &changes->clock, r, &d, report);
+    lh_status status = add_times(c, plan, &changes->clock, r, report);
+    if (status == LH_OK)
+        status = add_passes(c, v->trace, r, report);
     if (status == LH_OK)
         status = add_last_facts(c, began, timeline, r, report);
     if (status == LH_OK)
@@ -277,8 +287,9 @@ lh_status train_write_html(cli *c, const cli_view *began, const cli_view *v,
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);
-    if (status == LH_OK)
-        status = lh_report_add_trace(report, trace, "measured", NULL, &c->err);
+    if (status == LH_OK && r->trace)
+        status =
+            lh_report_add_trace(report, r->trace, "measured", NULL, &c->err);
     if (status == LH_OK)
         status = cli_write_html(c, report, s->html);
     lh_report_free(report);

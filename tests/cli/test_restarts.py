@@ -372,6 +372,28 @@ def a_lost_rank_trains_on_other_ranks():
 
 
 @test
+def results_of_a_run_that_lost_a_rank():
+    """The report and the picture are written; that the trace is not, is an
+    error, since other ranks ran passes of the lost rank in the last iteration."""
+    make_four_replicas()
+    write("events.yaml", """
+        longhaul: events/1
+        events: [{at: 2, rank: 4, process: lost}]
+        """)
+    files = ["--html", "lost.html", "--svg", "lost.svg", "--json"]
+    lost = ["train", "two.json", *TRAIN[2:], "--max-restarts", "1", "--steps",
+            "4", "--events", "events.yaml", "--fresh", "--checkpoint", "lost"]
+    case("report", [*lost, *files], program=VIRTUAL, out='"restarts"', err=ANY)
+    check('"passes of the last iteration","not recorded"' in read("lost.html") and
+          "<svg" in read("lost.svg"), "files")
+    case("trace", [*lost, "--trace", "lost.json", "-q", "--memory", "report"], 1,
+         program=VIRTUAL, out="memory +not recorded\n",
+         err=r"lost\.json: not written: the passes of the last iteration are not "
+             "recorded, because other ranks ran a lost rank's microbatches")
+    check(not (WORK / "lost.json").exists(), "no trace")
+
+
+@test
 def a_rank_that_is_lost_again_is_named():
     uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
     write("again.yaml", """
