@@ -342,7 +342,7 @@ void cli_progress_erase(void);
 /* Prints a remark on standard error, unless --quiet. */
 void cli_note(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 /* Prints a line on standard output during the run, before the results, unless
- * --quiet is given. */
-void cli_put_now(const cli *c, const char *line);
+ * --quiet is given. Returns false, with errno set, if it cannot be written. */
+bool cli_put_now(const cli *c, const char *line);
 
 #endif

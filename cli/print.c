@@ -278,13 +278,12 @@ void cli_note(const cli *c, const char *format, ...)
     va_end(args);
 }
 
-void cli_put_now(const cli *c, const char *line)
+bool cli_put_now(const cli *c, const char *line)
 {
     if (c->common.quiet)
-        return;
+        return true;
     cli_progress_end();
-    printf("%s\n", line);
-    fflush(stdout);
+    return printf("%s\n", line) >= 0 && fflush(stdout) == 0;
 }
 
 void cli_put_chart(cli *c, const char *text)

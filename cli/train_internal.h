@@ -96,7 +96,8 @@ typedef struct train_changes {
     train_clock clock;
     train_change *all; /* by step */
     uint32_t n;
-    char *text; /* text that contains the names */
+    char *text;           /* text that contains the names */
+    bool has_lost_output; /* standard output could not be written to */
     /* State during the run, on rank 0. */
     uint32_t n_proposed;
     uint64_t last_step; /* that asked for a schedule */
@@ -314,7 +315,6 @@ typedef struct train_log {
     const char *path;
     bool *failed; /* shared by all processes, as the first rank, which writes,
                    * may be another one. NULL: no log */
-    void (*old_pipe)(int); /* previous SIGPIPE handler */
 } train_log;
 
 /* Opens a run's log for appending and stores it in *out. */

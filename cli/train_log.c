@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,8 +34,6 @@ lh_status train_log_open(cli *c, const char *path, train_log *out)
         return cli_no_memory(c);
     }
     *out = (train_log){.fd = fd, .path = path, .failed = failed};
-    /* A closed reader counts as a failed write. */
-    out->old_pipe = signal(SIGPIPE, SIG_IGN);
     return LH_OK;
 }
 
@@ -111,7 +108,6 @@ bool train_log_close(train_log *log)
         return true;
     if (close(log->fd) != 0 && !*log->failed)
         fail_log(log, errno);
-    signal(SIGPIPE, log->old_pipe);
     const bool written = !*log->failed;
     munmap(log->failed, sizeof *log->failed);
     log->failed = NULL;

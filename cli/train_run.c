@@ -4,8 +4,10 @@
 #include "link_override.h"
 #include "train_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +21,7 @@ typedef struct train_progress {
     uint64_t first_step;
     uint64_t n_iterations; /* without repeated ones */
     double loss;           /* of the last one; NAN: nothing is trained */
+    bool has_lost_output;  /* standard output could not be written to */
 } train_progress;
 
 /* Context of the run's callbacks. */
@@ -64,6 +67,20 @@ static int get_stop_request(void *of)
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
+/* Prints a progress line on standard output. The first failure is reported and
+ * ends the output, as the training, which may have run for days, continues. */
+static void put_progress(run_context *w, const char *line)
+{
+    if ((w->progress && w->progress->has_lost_output) ||
+        cli_put_now(w->c, line))
+        return;
+    cli_print_stderr("cannot write to standard output: %s; no more progress is "
+                     "printed, the run continues",
+                     strerror(errno));
+    if (w->progress)
+        w->progress->has_lost_output = true;
+}
+
 /* Shows the progress after a completed iteration and adds the iteration to the
  * log (callback). */
 static void show_iteration(void *of, const lh_iteration *it)
@@ -92,7 +109,7 @@ static void show_iteration(void *of, const lh_iteration *it)
     if (isatty(STDERR_FILENO))
         cli_progress(w->c, "%s", line);
     if (is_due && is_asked)
-        cli_put_now(w->c, line);
+        put_progress(w, line);
     else if (is_due && !isatty(STDERR_FILENO))
         cli_note(w->c, "%s", line);
     train_log_add(&w->log, it, w->changes);
@@ -385,9 +402,11 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     if (status != LH_OK)
         snprintf(c->err.text + strlen(c->err.text),
                  sizeof c->err.text - strlen(c->err.text), "%s", completed);
+    changes->has_lost_output = w.progress && w.progress->has_lost_output;
     if (w.progress)
         munmap(w.progress, sizeof *w.progress);
-    if (status == LH_OK && ((*out)->interrupted || !logged))
+    if (status == LH_OK &&
+        ((*out)->interrupted || !logged || changes->has_lost_output))
         c->exit_code = EXIT_FAILED;
     return status;
 }
@@ -684,8 +703,12 @@ lh_status train_run(cli *c)
     cli_paths first = {0};
     train_changes changes = {0};
     lh_pipeline *injected = NULL;
+    /* A closed reader of the output, or of the log, does not end the run. */
+    void (*const old_pipe)(int) = signal(SIGPIPE, SIG_IGN);
     lh_status status =
         run_problem(c, &problem, &view, &first, &changes, &injected);
+    if (!changes.has_lost_output) /* else the results are an error, too */
+        signal(SIGPIPE, old_pipe);
     train_changes_fini(&changes);
     cli_paths_fini(&first);
     cli_view_fini(&view);

@@ -387,6 +387,32 @@ def a_log_without_a_reader_does_not_end_the_run():
 
 
 @test
+def a_closed_standard_output_does_not_end_the_run():
+    """Nor does a closed standard error. The ranks run in other processes."""
+    inputs()
+    train = f"'{PROGRAM}' train p.yaml {' '.join(PLAYED)} -n 30 --progress 1"
+    for more in "", "--ranks local", "--ranks local --max-restarts 1":
+        (WORK / "log").unlink(missing_ok=True)
+        done = subprocess.run(
+            ["bash", "-c", f"{train} --log log {more} | head -1; exit "
+             "${PIPESTATUS[0]}"], cwd=WORK, env=ENVIRONMENT, text=True,
+            capture_output=True)
+        check(done.returncode == 1 and done.stdout.count("\n") == 1 and
+              re.fullmatch(
+                  "longhaul: cannot write to standard output: Broken pipe; no "
+                  "more progress is printed, the run continues\n"
+                  "longhaul: cannot write to standard output: Broken pipe\n",
+                  done.stderr), f"{more}: {done}")
+        check(len(read("log").splitlines()) == 30, f"{more}: all iterations")
+    done = subprocess.run(
+        ["bash", "-c", f"{train} --json --log both 2>&1 | head -1; exit "
+         "${PIPESTATUS[0]}"], cwd=WORK, env=ENVIRONMENT, text=True,
+        capture_output=True)
+    check(done.returncode == 128 + signal.SIGPIPE and
+          len(read("both").splitlines()) == 30, f"both: {done}")
+
+
+@test
 def unreadable_link_orders_are_reported():
     inputs()
     os.symlink("gone", WORK / "s.links.csv")
