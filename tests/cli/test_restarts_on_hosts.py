@@ -3,6 +3,7 @@
 """Runs of ranks that srun or mpirun started, and that lose ranks, hosts, a site.
 Their weights and losses are those of an undisturbed run."""
 import json
+import re
 import shutil
 import signal
 
@@ -269,30 +270,46 @@ def a_site_with_state_of_its_own_is_lost():
     lose_site("plan.json", 2)
 
 
-@long_test
-def a_site_is_back():
-    """Rank 0 detects its processes, and all ranks restart with them."""
+def lose_and_return(lost):
+    """Starts the processes of lost ranks again: rank 0 detects them, and all
+    ranks restart with them. The return is not reported as a further loss."""
     prepare()
+    more = ["--steps", "100000"]
+    others = [rank for rank in range(RANKS) if rank not in lost]
+    replacing = [rank - 4 for rank in lost]
     with reserved_port() as port:
-        started = lost_hosts(port, [4, 5, 6, 7], ["--steps", "100000"])
-        until(lambda: all(len(children(one.pid)) == 2 for one in started[:4]),
-              started[0])
+        started = lost_hosts(port, lost, more)
+
+        def wait_for_children(n):
+            return until(lambda: all(len(children(started[rank].pid)) == n
+                                     for rank in replacing), started[0])
+
+        wait_for_children(2)
         step = max((WORK / "run").glob("step-*"))
         until(lambda: max((WORK / "run").glob("step-*")) > step, started[0])
-        back = srun(port, "--max-restarts", "9", "--silence", "4s", "--steps",
-                    "100000", ranks=range(4, RANKS))
-        until(lambda: all(len(children(one.pid)) == 1 for one in started[:4]),
-              started[0])
+        back = srun(port, "--max-restarts", "9", "--silence", "4s", *more,
+                    ranks=lost)
+        wait_for_children(1)
         step = max((WORK / "run").glob("step-*"))
         check(until(lambda: max((WORK / "run").glob("step-*")) > step,
                     started[0]), "continues")
-        check(all(one.poll() is None for one in back), "the site is back")
+        check(all(one.poll() is None for one in back), "the ranks are back")
         started[0].send_signal(signal.SIGINT)
-        ends = [one.communicate(timeout=HANGS)
-                for one in started[:4] + back]
-    check([one.returncode for one in started[:4] + back] == [1] * 8 and
-          ": its host is back; all ranks restart (restart " in ends[0][1],
-          str(ends))
+        running = [started[rank] for rank in others] + back
+        ends = [one.communicate(timeout=HANGS) for one in running]
+    check([one.returncode for one in running] == [1] * RANKS and
+          re.search(r": its host is back; all ranks restart \(restart \d of at "
+                    r"most 9\)\n", ends[0][1]), ends[0][1])
+
+
+@test
+def a_rank_is_back():
+    lose_and_return([4])
+
+
+@long_test
+def a_site_is_back():
+    lose_and_return([4, 5, 6, 7])
 
 
 @long_test

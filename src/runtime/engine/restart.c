@@ -96,9 +96,20 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
-/* Records in the job which rank was lost; LHI_NET_NO_RANK: unknown. */
-static void record_lost_rank(lhi_job *job, uint32_t rank)
+/* Checks whether an attempt failed, because of `why`, only to restart with a
+ * returned host. */
+static bool is_return(const char *why)
 {
+    const size_t size = sizeof LHI_HOST_IS_BACK - 1, n = strlen(why);
+    return n >= size && strcmp(why + n - size, LHI_HOST_IS_BACK) == 0;
+}
+
+/* Records in the job which rank was lost because of `why`; LHI_NET_NO_RANK:
+ * unknown. */
+static void record_lost_rank(lhi_job *job, uint32_t rank, const char *why)
+{
+    if (is_return(why))
+        return;
     if (rank == LHI_NET_NO_RANK) {
         job->n_lost_again = 0;
         return;
@@ -107,12 +118,12 @@ static void record_lost_rank(lhi_job *job, uint32_t rank)
     job->lost_rank = rank;
 }
 
-/* Formats a note on a rank that was lost several times in succession into
- * `out`; "": there is none. */
-static void format_lost_again(const lhi_job *job, char out[80])
+/* Formats a note on a rank that was lost several times in succession, the last
+ * time because of `why`, into `out`; "": there is none. */
+static void format_lost_again(const lhi_job *job, const char *why, char out[80])
 {
     *out = '\0';
-    if (job->n_lost_again > 1)
+    if (job->n_lost_again > 1 && !is_return(why))
         snprintf(out, 80,
                  "; rank %" PRIu32 " was lost %" PRIu32
                  " times in succession: check its host",
@@ -134,7 +145,7 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
                       : "; it has no checkpoint",
                  step, job->model->checkpoint);
     snprintf(text, sizeof text, "%.200s", why->text);
-    format_lost_again(job, again);
+    format_lost_again(job, text, again);
     lhi_fail(why, why->code,
              "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s%s",
              text, n, again, last);
@@ -185,7 +196,7 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
         LHI_TRY(find_own_checkpoint(job, &step, err));
     if (step > 0 && lhi_job_has_threads(job)) /* they share the job */
         resume_own_checkpoint(job);
-    format_lost_again(job, again);
+    format_lost_again(job, why, again);
     snprintf(text, sizeof text,
              "%.500s; all ranks restart (restart %" PRIu32
              " of at most %" PRIu32 ")%s",
@@ -303,7 +314,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
         }
         needs_restart = status != LH_OK && is_loss && !is_stopping(job, stop);
         if (needs_restart)
-            record_lost_rank(job, lost_rank);
+            record_lost_rank(job, lost_rank, why.text);
         restarts = needs_restart;
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;

@@ -59,6 +59,10 @@ typedef struct lhi_attempt_failure {
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
 
+/* The reason with which rank 0 ends an attempt so that all ranks restart with a
+ * returned host, as if its rank was lost. */
+#define LHI_HOST_IS_BACK "its host is back"
+
 /* Ranks that a process starts, attempt by attempt. */
 typedef struct lhi_attempts {
     bool are_threads;        /* of this process; else it forks them */
