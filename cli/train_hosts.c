@@ -377,12 +377,19 @@ static int wait_for_ranks(cli *c, const hosts *h)
  * terminal's signals reach it once. */
 static lh_status start_ranks(cli *c, const hosts *h)
 {
+    static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
     const pid_t parent = getpid();
+    sigset_t blocked, old;
     void *map = mmap(NULL, h->n_local * sizeof *joins, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return cli_no_memory(c);
     joins = map;
+    /* Until this process can pass them on. */
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        sigaddset(&blocked, passed[i]);
+    sigprocmask(SIG_BLOCK, &blocked, &old);
     for (uint32_t i = 0; i < h->n_local; i++) {
         pid_t child = fork();
         if (child < 0) {
@@ -396,6 +403,7 @@ static lh_status start_ranks(cli *c, const hosts *h)
             if (getppid() != parent)
                 _exit(1);
             n_children = 0;
+            sigprocmask(SIG_SETMASK, &old, NULL);
             set_number("RANK", h->begin + i);
             set_number("LOCAL_RANK", i);
             own_index = i;
@@ -404,10 +412,10 @@ static lh_status start_ranks(cli *c, const hosts *h)
         children[i] = child;
         n_children = (int)i + 1;
     }
-    static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         sigaction(passed[i], &(struct sigaction){.sa_handler = pass_on}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = kill_ranks}, NULL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
     _exit(wait_for_ranks(c, h));
 }
 

@@ -13,7 +13,7 @@ import harness
 import trained
 from harness import (
     ANY, ENVIRONMENT, PROGRAM, ROOT, VIRTUAL, WORK, case, check, children,
-    reserved_port, test, uniform, write)
+    read, reserved_port, test, uniform, write)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -280,6 +280,39 @@ def a_signal_ends_ranks_that_join():
                  for one in ranks]
     check(ended == [("longhaul: rank 1 was stopped before all ranks had joined\n",
                      1)] * 2, f"{ended}")
+
+
+@test
+def a_signal_to_one_host_reaches_hosts_that_join_later():
+    """The other host's rank reads the pipeline file, a pipe, when the signal
+    comes; with --max-restarts ranks run in child processes."""
+    uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
+    for late, more in (1, []), (0, []), (1, ["--max-restarts", "1"]):
+        folder = WORK / f"late{late}{len(more)}"
+        folder.mkdir()
+        os.mkfifo(folder / "three.yaml")
+        with reserved_port() as port:
+            hosts = [subprocess.Popen(
+                [PROGRAM, "train", "three.yaml", *TRAIN[2:], *more, "--hosts",
+                 f"127.0.0.1:{1 + late},localhost:{2 - late}"], cwd=folder if i == late else WORK,
+                text=True, env=ENVIRONMENT | SECRET |
+                {"NODE_RANK": str(i), "MASTER_PORT": str(port)},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for i in range(2)]
+            first, last = hosts[1 - late], hosts[late]
+            harness.until(lambda: len(children(first.pid)) == 2 and
+                          children(last.pid), first)
+            first.send_signal(signal.SIGTERM)
+            said = first.stderr.readline()
+            (folder / "three.yaml").write_text(read("three.yaml"))
+            ends = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
+        check("was stopped before all ranks had joined" in said or
+              "was killed by signal 15" in said, f"{late} {more}: {said} {ends}")
+        check(last.returncode == 1 and re.search(
+            r"longhaul: rank \d (was stopped before all ranks had joined|failed "
+            r"before it joined: killed by signal 15)\n", ends[late]) and
+              "cannot be reached" not in ends[late] and
+              "in time" not in ends[late], f"{late} {more}: {ends}")
 
 
 def is_connected(pid, port):

@@ -78,6 +78,38 @@ static bool is_stopped(void *of)
            (job->stop_request && atomic_load(job->stop_request) != LH_STOP_NO);
 }
 
+/* Longest time in which a rank that does not join reports the reason to the
+ * others. They may start seconds later. */
+static const int64_t report_ns = 10000000000;
+
+/* Checks whether the caller asked the run twice to stop. */
+static bool is_stopped_at_once(void *of)
+{
+    const lhi_job *job = of;
+    return job->o.stop && job->o.stop(job->o.context) == LH_STOP_NOW;
+}
+
+/* Checks whether some other rank has not received why the joining has ended. */
+static bool has_uninformed(const start *s)
+{
+    for (uint32_t i = 0; s->tcp && i < s->tcp->n_ranks; i++)
+        if (s->tcp->needs_reason[i])
+            return true;
+    return false;
+}
+
+/* Sends the reason `why` for which no rank joins to the ranks that have not
+ * received it; after this process has printed it, as it may take long. */
+static void inform_others(const start *s, const char *why)
+{
+    lhi_tcp_options o = *s->tcp;
+    o.setup = NULL; /* as a rank that has failed */
+    o.join_ns = report_ns;
+    o.is_stopped = is_stopped_at_once;
+    o.stop_context = s->job;
+    lhi_tcp_send_reason(&o, why);
+}
+
 /* Creates this rank's endpoint, connected to all other ranks. */
 static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
 {
@@ -102,10 +134,15 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
                           lh_error *err)
 {
     lhi_net *net = NULL;
-    lh_status status = open_endpoint(s, &net, err);
-    return status == LH_OK
-               ? lhi_rank_run(net, launched_main, s->job, result, err)
-               : status;
+    lh_error why = {0};
+    lh_status status = open_endpoint(s, &net, &why);
+    if (status == LH_OK)
+        return lhi_rank_run(net, launched_main, s->job, result, err);
+    if (has_uninformed(s)) {
+        exit_with_message(s->job, why.text);
+        inform_others(s, why.text);
+    }
+    return lhi_fail(err, status, "%s", why.text);
 }
 
 /* Stores why this attempt of the run failed, for the parent process: `text`;
@@ -302,8 +339,11 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
     s->job->was_stopped = s->failure->was_stopped;
     for (uint32_t i = 1; i <= s->n_replaced; i++)
         free(results[i].text);
-    if (status != LH_OK && status != LH_ECANCELED)
+    const bool informs = status != LH_OK && has_uninformed(s);
+    if (status != LH_OK && (status != LH_ECANCELED || informs))
         exit_with_message(s->job, s->failure->is_reporter ? why.text : NULL);
+    if (informs)
+        inform_others(s, why.text);
     if (status != LH_OK && err)
         *err = why;
     munmap(map, bytes);
@@ -382,6 +422,11 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
         return status;
     }
     LHI_TRY(lhi_job_compute_digest(job, digest, err));
+    /* Shared with the child process of run_in_children(). */
+    void *map = mmap(NULL, s.n_ranks * sizeof(bool), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
     const lhi_tcp_options o = {.rank = s.rank,
                                .n_ranks = s.n_ranks,
                                .host = s.host,
@@ -392,6 +437,7 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                                .secret_size = strlen(s.secret),
                                .join_ns = LHI_LAUNCH_JOIN_TIMEOUT_NS,
                                .misses_first = &misses_first,
+                               .needs_reason = map,
                                .silence_ns = job->o.silence_ns,
                                .n_links = n_links,
                                .links = links,
@@ -404,7 +450,9 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
                   .first_here = s.first_here,
                   .n_here = s.n_here};
     job->tcp = &o;
-    return run_rank(&mine, result, err);
+    status = run_rank(&mine, result, err);
+    munmap(map, s.n_ranks * sizeof(bool));
+    return status;
 }
 
 lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
@@ -451,10 +499,6 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
     lhi_mpi_finalise(mpi, status != LH_OK);
     return status;
 }
-
-/* Longest time in which a rank that has failed before it joined reports that to
- * the others. They may start seconds later. */
-static const int64_t report_ns = 10000000000;
 
 void lh_train_report_failure(const char *why)
 {

@@ -181,7 +181,8 @@ static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
     }
     if (!t->end_reason[0])
         return true;
-    t->n_informed += g->shake.client < o->n_ranks;
+    if (g->shake.client < o->n_ranks)
+        t->has_reason[g->shake.client] = true;
     lhi_tcp_refuse(t, g->fd, t->end_status != LH_EIO, t->end_reason);
     return false;
 }

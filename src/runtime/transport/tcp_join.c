@@ -136,6 +136,7 @@ static lh_status receive_message(lhi_tcp_join_state *t, int fd,
     if (h->kind == LHI_HANDSHAKE_REFUSE) {
         char text[LHI_REFUSAL_BYTES + 1];
         const bool is_final = h->port > 0;
+        t->is_informed = t->is_informed || is_final;
         t->cut = !read_until(t, fd, more, h->more, until_ns);
         lhi_wire_sanitise_text(more, t->cut ? 0 : h->more, text, sizeof text);
         return lhi_fail(err, is_final ? LH_EINVAL : LH_EIO, "%s", text);
@@ -229,9 +230,9 @@ static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
  * all other ranks can get the reason, or after a second. */
 static bool has_ended(const lhi_tcp_join_state *t)
 {
-    uint32_t n = t->n_informed;
+    uint32_t n = 0;
     for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
-        n += t->fds[i] >= 0;
+        n += t->fds[i] >= 0 || t->has_reason[i];
     return t->end_reason[0] &&
            (n >= t->options->n_ranks - t->options->rank - 1 ||
             lhi_now_ns() - t->end_ns >= end_delay_ns);
@@ -285,7 +286,7 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
         lhi_tcp_end_joining(t, status, why.text);
         close(t->fds[spoke]);
         t->fds[spoke] = -1;
-        t->n_informed++;
+        t->has_reason[spoke] = true;
     }
     close(t->listener);
     t->listener = -1;
@@ -401,7 +402,10 @@ static lh_status connect_with_retry(lhi_tcp_join_state *t,
         unsigned char some = 0;
         lhi_random_bytes(&some, 1);
         int64_t again_ns = now_ns + pause_ns / 2 + pause_ns * some / 256;
-        wait_fd(t, -1, 0, again_ns < t->until_ns ? again_ns : t->until_ns);
+        /* Rank `to` may have ended, and rank 0 then sends the reason. */
+        if (wait_fd(t, to > 0 ? t->fds[0] : -1, POLLIN,
+                    again_ns < t->until_ns ? again_ns : t->until_ns))
+            return receive_failure(t, 0, err);
         if (pause_ns < 500 * ms_ns)
             pause_ns *= 2;
     }
@@ -611,6 +615,19 @@ static bool ends_run(const lhi_tcp_join_state *t, lh_status status)
             (o->rank == 0 || !o->outlasts_wrong_secrets));
 }
 
+/* Sets the options' needs_reason after a joining that failed with `status`; the
+ * connected ranks get the reason next. */
+static void find_uninformed(const lhi_tcp_join_state *t, lh_status status)
+{
+    const lhi_tcp_options *o = t->options;
+    if (!o->needs_reason || !t->fds || !ends_run(t, status))
+        return;
+    if (o->rank > 0)
+        o->needs_reason[0] = t->is_stopped && t->fds[0] < 0 && !t->is_informed;
+    for (uint32_t i = 1; i < o->n_ranks && o->rank == 0; i++)
+        o->needs_reason[i] = t->fds[i] < 0 && !t->has_reason[i];
+}
+
 void lhi_tcp_release(lhi_tcp_join_state *t)
 {
     lhi_pending_fini(&t->pending);
@@ -619,6 +636,7 @@ void lhi_tcp_release(lhi_tcp_join_state *t)
     free(t->addresses);
     free(t->shakes);
     free(t->is_impersonated);
+    free(t->has_reason);
 }
 
 lh_status lhi_tcp_allocate(lhi_tcp_join_state *t, lh_error *err)
@@ -637,11 +655,13 @@ lh_status lhi_tcp_allocate(lhi_tcp_join_state *t, lh_error *err)
     t->addresses = calloc(n, LHI_ADDRESS_BYTES);
     t->shakes = calloc(n, sizeof *t->shakes);
     t->is_impersonated = calloc(n, sizeof *t->is_impersonated);
+    t->has_reason = calloc(n, sizeof *t->has_reason);
     for (uint32_t i = 0; t->fds && i < n; i++)
         t->fds[i] = -1;
     LHI_TRY(lhi_pending_init(&t->pending, files - (n - 1) - OTHER_FILES, err));
     t->polls = calloc((size_t)t->pending.capacity + 2 + n, sizeof *t->polls);
-    return t->fds && t->addresses && t->shakes && t->is_impersonated && t->polls
+    return t->fds && t->addresses && t->shakes && t->is_impersonated &&
+                   t->has_reason && t->polls
                ? LH_OK
                : lhi_fail_nomem(err);
 }
@@ -666,6 +686,8 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
         status = lhi_fail(&e, LH_ECANCELED,
                           "rank %u was stopped before all ranks had joined",
                           o->rank);
+    if (status != LH_OK)
+        find_uninformed(&t, status);
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
         if (status == LH_OK) {
             fds[i] = t.fds[i];
@@ -683,15 +705,12 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
 }
 
-void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
+void lhi_tcp_send_reason(const lhi_tcp_options *o, const char *text)
 {
     lh_error ignored;
     lhi_tcp_join_state t = {.options = o, .listener = -1};
     struct sockaddr_storage a;
     socklen_t size = 0;
-    char text[LHI_REFUSAL_BYTES];
-    snprintf(text, sizeof text, "rank %u failed before it joined: %s", o->rank,
-             why);
     t.until_ns = lhi_now_ns() + o->join_ns;
     lhi_compute_job_digest(o->job, t.job);
     if (!lhi_handshake_can_authenticate() ||
@@ -707,6 +726,8 @@ void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
                LH_OK) {
         lhi_tcp_end_joining(&t, LH_EINVAL, text);
         t.end_ns = t.until_ns; /* until all ranks have got the reason */
+        for (uint32_t i = 1; i < o->n_ranks; i++)
+            t.has_reason[i] = o->needs_reason && !o->needs_reason[i];
         accept_higher_ranks(&t, &ignored);
     }
     for (uint32_t i = 0; i < o->n_ranks; i++)
@@ -715,4 +736,12 @@ void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
     if (t.listener >= 0)
         close(t.listener);
     lhi_tcp_release(&t);
+}
+
+void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
+{
+    char text[LHI_REFUSAL_BYTES];
+    snprintf(text, sizeof text, "rank %u failed before it joined: %s", o->rank,
+             why);
+    lhi_tcp_send_reason(o, text);
 }

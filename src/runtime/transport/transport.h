@@ -437,6 +437,12 @@ typedef struct lhi_tcp_options {
     /* Receives whether the last attempt to connect to rank 0 failed; may be
      * NULL. */
     bool *misses_first;
+    /* Per rank, zeroed: receives whether lhi_tcp_send_reason() must still send
+     * it the reason for which the joining has ended for good. Rank 0 informs
+     * the others; another rank that is stopped informs rank 0. For
+     * lhi_tcp_send_reason() NULL means all ranks; otherwise NULL: not needed.
+     */
+    bool *needs_reason;
     int64_t silence_ns; /* a rank silent for this time has failed; 0: 3.5 s,
                          * with rails 10 s */
     uint32_t n_links;   /* emulated, with all ranks on one host; the same */
