@@ -618,6 +618,11 @@ static lh_status check_options(cli *c)
     if (s->validation > 0 && s->validation_data)
         return cli_usage(c, "--validation cannot be combined with "
                             "--validation-data");
+    if (s->warmup > s->steps && !s->resume)
+        return cli_usage(c,
+                         "--warmup %" PRIu64 " is above --steps %" PRIu32
+                         ": the learning rate would not reach --rate",
+                         s->warmup, s->steps);
     if (s->decay_steps && s->rate_decay == LH_RATE_DECAY_CONSTANT)
         return cli_usage(c, "--decay-steps cannot be combined with "
                             "--rate-decay constant");

@@ -142,6 +142,10 @@ for option, value, message in (
          "100000000")):
     case(f"train {option} {value}", ["train", "p.yaml", option, value], 2,
          err=rf"\Alonghaul: train: {option}:? {message}")
+case("a warm-up above the run", ["train", "p.yaml", "--device", "cpu", "--steps",
+                                "4", "--warmup", "5"], 2,
+     err=r"--warmup 5 is above --steps 4: the learning rate would not reach "
+     "--rate")
 case("--max-chunk-ratio", ["plan", "job.yaml", "--max-chunk-ratio", "0.5"], 2,
      err=r"--max-chunk-ratio: '0\.5' is not a number, 1 or more\n")
 
