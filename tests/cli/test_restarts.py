@@ -383,7 +383,10 @@ def results_of_a_run_that_lost_a_rank():
     files = ["--html", "lost.html", "--svg", "lost.svg", "--json"]
     lost = ["train", "two.json", *TRAIN[2:], "--max-restarts", "1", "--steps",
             "4", "--events", "events.yaml", "--fresh", "--checkpoint", "lost"]
-    case("report", [*lost, *files], program=VIRTUAL, out='"restarts"', err=ANY)
+    done = case("report", [*lost, *files], program=VIRTUAL, out='"restarts"',
+                err="rank 4 is lost, and other ranks run its microbatches: ")
+    check(all(after != before for after, before in re.findall(
+        r"(\S+ \w+) in place of (\S+ \w+)", done.stderr)), done.stderr)
     check('"passes of the last iteration","not recorded"' in read("lost.html") and
           "<svg" in read("lost.svg"), "files")
     case("trace", [*lost, "--trace", "lost.json", "-q", "--memory", "report"], 1,

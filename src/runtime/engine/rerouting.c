@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Tag round below those of restarting ranks: see docs/formats/wire.md. */
 enum { REPLACED_TURN = (1 << 23) - 6 };
@@ -137,13 +138,27 @@ static lh_status simulate_passes(const lhi_job *job, int64_t *out_ns,
     return status;
 }
 
+/* Writes a predicted iteration time and, if it differs in the digits shown,
+ * that of before the rerouting to `text`; returns its length. */
+static size_t format_change(int64_t after_ns, int64_t before_ns, size_t room,
+                            char *text)
+{
+    char a[LHI_FORMAT_DURATION_SIZE], b[LHI_FORMAT_DURATION_SIZE];
+    lhi_format_duration(after_ns, a);
+    lhi_format_duration(before_ns, b);
+    const bool differs = strcmp(a, b) != 0;
+    const int len =
+        snprintf(text, room, "%s%s%s", a,
+                 differs ? " in place of " : ", as before", differs ? b : "");
+    return (size_t)len < room ? (size_t)len : room - 1;
+}
+
 /* Writes the predicted iteration times before and after the rerouting to
  * `text`. The rerouted pipeline has no data-parallel communication: a training
  * run has that of before, an emulated run none. */
 static lh_status format_prediction(const lhi_job *job, size_t room, char *text,
                                    lh_error *err)
 {
-    char a[LHI_FORMAT_DURATION_SIZE], b[LHI_FORMAT_DURATION_SIZE];
     const int64_t before_ns = lh_exec_predicted_ns(job->exec);
     const uint32_t n = lhi_job_shared_processors(job);
     int64_t passes_ns = before_ns;
@@ -151,18 +166,19 @@ static lh_status format_prediction(const lhi_job *job, size_t room, char *text,
         LHI_TRY(simulate_passes(job, &passes_ns, err));
     const int64_t after_ns =
         lh_exec_predicted_ns(job->rerouting.exec) + before_ns - passes_ns;
-    const int len = snprintf(
-        text, room, "%s in place of %s",
-        lhi_format_duration(lhi_job_predict_iteration(job, after_ns), a),
-        lhi_format_duration(lhi_job_predict_iteration(job, before_ns), b));
+    size_t len =
+        format_change(lhi_job_predict_iteration(job, after_ns),
+                      lhi_job_predict_iteration(job, before_ns), room, text);
     if (n == 0 || job->model->includes_sharing)
         return LH_OK;
-    snprintf(text + len, room - (size_t)len,
-             ", where %" PRIu32 " ranks share %" PRIu32 " processor%s; "
-             "%s in place of %s if each had its own",
-             lhi_grid_count_ranks(&job->grid), n, n > 1 ? "s" : "",
-             lhi_format_duration(after_ns + job->model->end_ns, a),
-             lhi_format_duration(before_ns + job->model->end_ns, b));
+    len += (size_t)snprintf(
+        text + len, room - len,
+        ", where %" PRIu32 " ranks share %" PRIu32 " processor%s; ",
+        lhi_grid_count_ranks(&job->grid), n, n > 1 ? "s" : "");
+    len +=
+        format_change(after_ns + job->model->end_ns,
+                      before_ns + job->model->end_ns, room - len, text + len);
+    snprintf(text + len, room - len, " if each had its own");
     return LH_OK;
 }
 
