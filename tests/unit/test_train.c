@@ -321,7 +321,8 @@ static void full_disk(void)
     lh_status status = lhi_train_save_begin(m.t[0][0], &o, &err);
     setrlimit(RLIMIT_FSIZE, &was);
     CHECK_INT(status, LH_EIO);
-    CHECK_HAS(err.text, "older ones are unchanged");
+    CHECK_HAS(err.text, "older ones are unchanged: raise the limit on file "
+                        "sizes (ulimit -f), then resume from the newest one");
     CHECK(is_there(folder, "step-00000000/state.json"));
     CHECK(!is_there(folder, ".new-step-00000001"));
     CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);

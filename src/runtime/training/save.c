@@ -32,14 +32,30 @@ static lh_status format_folder_names(const lhi_train *train,
                  : LH_OK;
 }
 
+/* Returns a remedy for the errno value `why` of a failed write; "": none. */
+static const char *find_remedy(int why)
+{
+    switch (why) {
+    case ENOSPC:
+        return ": free space on its disk, then resume from the newest one";
+    case EDQUOT:
+        return ": free space in the quota, then resume from the newest one";
+    case EFBIG:
+        return ": raise the limit on file sizes (ulimit -f), then resume from "
+               "the newest one";
+    default:
+        return "";
+    }
+}
+
 /* Fails with LH_EIO: the checkpoint file `path` cannot be written; `why`: errno
  * value. */
 static lh_status fail_write(const char *path, int why, lh_error *err)
 {
     return lhi_fail(
         err, LH_EIO,
-        "%s: %s; no checkpoint was written, older ones are unchanged", path,
-        strerror(why));
+        "%s: %s; no checkpoint was written, older ones are unchanged%s", path,
+        strerror(why), find_remedy(why));
 }
 
 /* Writes exactly `size` bytes at byte offset `at` of the file `fd`; `path` is
