@@ -267,7 +267,8 @@ static const cli_option options[] = {
              "it. Run the same command on each host, with the same "
              "LONGHAUL_SECRET. This host is the one with the name that uname "
              "-n prints, or the one at position NODE_RANK, from 0. Rank 0 runs "
-             "on the first host; its port is MASTER_PORT (default 29500)."},
+             "on the first host; its address is MASTER_ADDR (default: the "
+             "first name) and its port MASTER_PORT (default 29500)."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),

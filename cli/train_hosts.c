@@ -127,7 +127,8 @@ static void set_launch(const hosts *h)
         "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
     set_number("WORLD_SIZE", h->n_ranks);
     set_number("LOCAL_WORLD_SIZE", h->n_local);
-    setenv("MASTER_ADDR", h->n_hosts > 1 ? h->first : "127.0.0.1", 1);
+    setenv("MASTER_ADDR", h->n_hosts > 1 ? h->first : "127.0.0.1",
+           h->n_hosts == 1);
     if (!getenv("MASTER_PORT"))
         set_number("MASTER_PORT", MASTER_PORT);
     for (size_t i = 0; i < sizeof of_launchers / sizeof *of_launchers; i++)

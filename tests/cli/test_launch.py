@@ -87,11 +87,13 @@ def hosts_start_the_ranks_of_each_host():
     with reserved_port() as port:  # where srun starts a process on each host
         given = SECRET | {"MASTER_PORT": str(port), "PMIX_RANK": "0"}
         check_run(together((["--hosts", f"{NAME}:2"], given)))
-    two = ["--hosts", "127.0.0.1:1,localhost:1"]
-    with reserved_port() as port:
-        given = SECRET | {"MASTER_PORT": str(port)}
-        check_run(together(*((two, given | {"NODE_RANK": str(n)})
-                             for n in range(2))))
+    for first, more in ("127.0.0.1", {}), ("x.invalid",
+                                           {"MASTER_ADDR": "127.0.0.1"}):
+        with reserved_port() as port:
+            given = SECRET | {"MASTER_PORT": str(port)} | more
+            check_run(together(*((["--hosts", f"{first}:1,localhost:1"],
+                                  given | {"NODE_RANK": str(n)})
+                                 for n in range(2))))
 
 
 @test
