@@ -34,6 +34,7 @@ typedef struct hosts {
     char first[256]; /* the host of rank 0 */
     uint32_t n_hosts, n_ranks;
     uint32_t begin, n_local; /* of this host; n_local 0: not in the list */
+    uint32_t layout; /* hash of the ranks per host, equal on all hosts */
 } hosts;
 
 static pid_t children[MOST_LOCAL];
@@ -104,6 +105,7 @@ static lh_status parse_hosts(cli *c, const char *text, hosts *h)
             h->n_local = (uint32_t)n;
         }
         h->n_ranks += (uint32_t)n;
+        h->layout = h->layout * 31 + (uint32_t)n;
         at = *end ? end + 1 : NULL;
     }
     return LH_OK;
@@ -127,6 +129,7 @@ static void set_launch(const hosts *h)
         "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
     set_number("WORLD_SIZE", h->n_ranks);
     set_number("LOCAL_WORLD_SIZE", h->n_local);
+    set_number("LONGHAUL_HOST_LAYOUT", h->layout);
     setenv("MASTER_ADDR", h->n_hosts > 1 ? h->first : "127.0.0.1",
            h->n_hosts == 1);
     if (!getenv("MASTER_PORT"))

@@ -97,6 +97,24 @@ def hosts_start_the_ranks_of_each_host():
 
 
 @test
+def other_lists_of_hosts_end_the_run():
+    """Rank 1 is missing, but the ranks do not wait for it."""
+    uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
+    with reserved_port() as port:
+        hosts = [subprocess.Popen(
+            [PROGRAM, "train", "three.yaml", *TRAIN[2:], "--hosts", names],
+            cwd=WORK, text=True, env=ENVIRONMENT | SECRET |
+            {"NODE_RANK": str(i), "MASTER_PORT": str(port)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for i, names in enumerate(("127.0.0.1:1,localhost:2",
+                                       "127.0.0.1:2,localhost:1"))]
+        errors = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
+    check(all(one.returncode == 1 for one in hosts) and
+          all("rank 2 has another --hosts than rank 0: give all ranks the same "
+              "plan, options and data" in err for err in errors), errors)
+
+
+@test
 def rank_0_s_error_ends_its_host_s_ranks():
     """Another program has the port: rank 1 connects to it, but does not wait
     until rank 0's answer times out, and so prints nothing."""

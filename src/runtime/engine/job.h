@@ -103,6 +103,7 @@ typedef struct lhi_job {
     bool replaces;           /* this process runs a lost rank of another host */
     uint32_t replacing_host; /* if so: rank whose host this process uses */
     lhi_rerouting rerouting;
+    uint64_t host_layout; /* of lhi_launch_settings */
     /* Options with which this rank has joined; NULL: ranks were not started by
      * srun, torchrun or --hosts. */
     const lhi_tcp_options *tcp;

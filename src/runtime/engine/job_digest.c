@@ -319,7 +319,8 @@ static lh_status digest_named_options(unsigned char out[LHI_SETUP_NAMED],
         [LHI_SETUP_EMULATE_LINKS] = job->emulates,
         [LHI_SETUP_PROFILE_OUT] = job->o.profiles,
         [LHI_SETUP_MEMORY] = job->o.enforces_memory,
-        [LHI_SETUP_EVENTS] = lhi_load_little_endian(events, 8)};
+        [LHI_SETUP_EVENTS] = lhi_load_little_endian(events, 8),
+        [LHI_SETUP_HOSTS] = job->host_layout};
     for (uint32_t i = 0; i < LHI_SETUP_NAMED; i++) {
         unsigned char sum[DIGEST_BYTES] = {0};
         digest_numbers(sum, &values[i], 1);

@@ -421,6 +421,7 @@ static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
         add_rank_variable(by_torchrun ? "RANK" : "SLURM_PROCID", err);
         return status;
     }
+    job->host_layout = s.host_layout;
     LHI_TRY(lhi_job_compute_digest(job, digest, err));
     /* Shared with the child process of run_in_children(). */
     void *map = mmap(NULL, s.n_ranks * sizeof(bool), PROT_READ | PROT_WRITE,

@@ -69,7 +69,8 @@ enum {
     X(EMULATE_LINKS, "--emulate-links or --real-links")                        \
     X(PROFILE_OUT, "--profile-out")                                            \
     X(MEMORY, "--memory")                                                      \
-    X(EVENTS, "--events")
+    X(EVENTS, "--events")                                                      \
+    X(HOSTS, "--hosts")
 
 /* Index of a named option. */
 typedef enum lhi_setup_option {

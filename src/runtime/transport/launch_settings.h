@@ -18,6 +18,7 @@ typedef struct lhi_launch_settings {
     /* Ranks of this host, if their output is separate from that of other hosts'
      * ranks; n_here 0: it is not, or is unknown. */
     uint32_t first_here, n_here;
+    uint64_t host_layout; /* hash of the ranks per host; 0: unknown */
 } lhi_launch_settings;
 
 /* Parses a number from 0 to `most` in the environment variable `name`; `ends`

@@ -48,6 +48,9 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
         s.first_here = (uint32_t)(rank - local);
         s.n_here = (uint32_t)n_here;
     }
+    /* Of --hosts. */
+    lhi_launch_parse_number("LONGHAUL_HOST_LAYOUT", UINT32_MAX, NULL,
+                            &s.host_layout);
     lhi_launch_read_secret(&s);
     *out = s;
     return LH_OK;
