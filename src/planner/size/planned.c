@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planned sizes: one of them, and the speeds with which their plans
- * continue while a node is missing. */
+/* Node counts of a size, the planned sizes, and the speeds with which their
+ * plans continue while a node is missing. */
 #include "planner/size/size_internal.h"
 
 #include <math.h>
@@ -22,6 +22,20 @@ uint32_t lhi_size_count_nodes(const lhi_size_search *s, const uint32_t *nodes)
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         n += nodes[i];
     return n;
+}
+
+bool lhi_size_has_nodes(const lhi_size_search *s, const uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (nodes[i])
+            return true;
+    return false;
+}
+
+void lhi_size_fill_nodes(const lhi_size_search *s, bool most, uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        nodes[i] = most ? s->ranges[i].most : s->ranges[i].least;
 }
 
 /* Returns the shortest iteration, in ns, of all plans that need at most

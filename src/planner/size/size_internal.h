@@ -59,6 +59,12 @@ typedef struct lhi_size_search {
     lh_size_result *result;
 } lhi_size_search;
 
+/* Checks whether a size (nodes[i] nodes in datacenter i) has any nodes. */
+bool lhi_size_has_nodes(const lhi_size_search *s, const uint32_t *nodes);
+/* Sets nodes[i] to the most (if `most`) or the least nodes in the range of
+ * datacenter i. */
+void lhi_size_fill_nodes(const lhi_size_search *s, bool most, uint32_t *nodes);
+
 /* Checks the job, the options and the ranges, and fills in the defaults. */
 lh_status lhi_size_set_options(lhi_size_search *s, lh_error *err);
 
@@ -169,6 +175,14 @@ double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes);
  * at most these nodes: matrix products at the GPUs' peak rates, and the least
  * GPU time of all passes. */
 double lhi_size_work_bound_s(const lhi_size_search *s, const uint32_t *nodes);
+
+/* Fills the result: the best sizes or, if none meets the requirements, the
+ * fastest, and the lower bounds. Repeats as long as later planning finds better
+ * sizes. */
+lh_status lhi_size_fill_result(lhi_size_search *s, lh_error *err);
+/* Fills the result of a stopped search with the best of the planned sizes,
+ * without bounds. LH_ECANCELED: none is planned. */
+lh_status lhi_size_fill_interrupted(lhi_size_search *s, lh_error *err);
 
 /* Allocates an empty result, for lh_size_result_free(); NULL: no memory. */
 lh_size_result *lhi_size_make_result(void);
