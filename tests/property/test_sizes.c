@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random jobs on two small sites: `size` with a deadline finds the same size as
- * plans of every node count. With the default effort it plans all sizes. */
+/* Random jobs on two small sites: `size` with a deadline or a budget finds the
+ * same size as plans of every node count. With the default effort it plans all
+ * sizes of few nodes, and searches those of more. */
 #include "cases.h"
 #include "jobs.h"
 
@@ -9,7 +10,7 @@
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/size.h>
 
-enum { MOST = 2, ITERATIONS = 1000 };
+enum { MOST = 2, MANY = 6, ITERATIONS = 1000 };
 
 static uint32_t n_jobs = 3;
 static uint32_t first_seed = 120;
@@ -17,9 +18,10 @@ static uint32_t n_with_both, n_too_late;
 
 #define PICK(r, list) (list)[lhi_random_below(r, sizeof(list) / sizeof *(list))]
 
-/* Draws a job: sizes of the model, GPUs, prices and the link. The output layer
- * may be as large as several others, which then need an uneven partition. */
-static lh_job *draw_job(lhi_random *r)
+/* Draws a job: sizes of the model, GPUs, prices and the link, for at most
+ * `most` nodes in each site. The output layer may be as large as several
+ * others, which then need an uneven partition. */
+static lh_job *draw_job(lhi_random *r, int most)
 {
     static const uint32_t layers[] = {2, 3, 4, 7}, hidden[] = {2048, 4096};
     static const uint32_t vocabularies[] = {1000, 128000};
@@ -48,7 +50,7 @@ static lh_job *draw_job(lhi_random *r)
         "training: {global_batch: %u, sequence: 1024, zero: 1, recompute: "
         "none}\n"
         "layout: {tensor: 1, context: 1}\n",
-        of_node, MOST, west, west_usd, MOST, east, east_usd, latency_ms, gbps,
+        of_node, most, west, west_usd, most, east, east_usd, latency_ms, gbps,
         gb_usd, n_layers, width, 4 * width, vocabulary, batch);
 }
 
@@ -155,7 +157,7 @@ static void size_finds_the_cheapest_of_all_counts(void)
     for (uint64_t k = 0; k < n_jobs; k++) {
         const uint64_t seed = first_seed + k;
         lhi_random r = {seed};
-        lh_job *job = draw_job(&r);
+        lh_job *job = draw_job(&r, MOST);
         const int64_t least = find_fastest(job);
         CHECK(least < INT64_MAX);
         for (int i = 0; i < 2; i++)
@@ -164,10 +166,84 @@ static void size_finds_the_cheapest_of_all_counts(void)
     }
 }
 
+/* Fastest plan of one node count. */
+typedef struct counted_plan {
+    double train_s, usd;
+} counted_plan;
+
+/* Plans every node count of up to MANY nodes in each site into plans[], and
+ * returns their number. */
+static uint32_t plan_counts(const lh_job *job, counted_plan *plans)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 1; k < (MANY + 1) * (MANY + 1); k++) {
+        const uint32_t nodes[LH_MAX_DATACENTERS] = {k / (MANY + 1),
+                                                    k % (MANY + 1)};
+        lh_plan *plan = plan_nodes(job, nodes, 0);
+        if (plan)
+            plans[n++] = (counted_plan){
+                ITERATIONS * (double)plan->best.iteration_ns / 1e9,
+                ITERATIONS * plan->best.cost->usd};
+        lh_plan_free(plan);
+    }
+    return n;
+}
+
+/* Compares the search with all node counts, if the budget is `share` of the way
+ * from the least cost to that of the fastest plan. */
+static void compare_budget(uint64_t seed, const lh_job *job,
+                           const counted_plan *plans, uint32_t n, double share)
+{
+    double least_usd = INFINITY, most_usd = 0, train_s = INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        least_usd = fmin(least_usd, plans[i].usd);
+        most_usd = plans[i].train_s < train_s ? plans[i].usd : most_usd;
+        train_s = fmin(train_s, plans[i].train_s);
+    }
+    const lh_size_options o = {
+        .size = sizeof o,
+        .tokens = (double)ITERATIONS * job->training.global_batch *
+                  (double)job->training.sequence,
+        .budget_usd = (least_usd + share * (most_usd - least_usd)) * (1 + 1e-6),
+        .threads = 1};
+    lh_size_result *r = NULL;
+    lh_error err = {0};
+    train_s = INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        if (plans[i].usd <= o.budget_usd)
+            train_s = fmin(train_s, plans[i].train_s);
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    CHECK(r->n_found > 0);
+    CHECK(r->fastest.usd <= o.budget_usd);
+    CHECK_MSG(r->fastest.train_s <= train_s * (1 + 1e-3),
+              "seed %u, %g: %g s, not %g", (unsigned)seed, share,
+              r->fastest.train_s, train_s);
+    CHECK(r->train_bound_s <= train_s * (1 + 1e-9));
+    CHECK(r->usd_bound <= least_usd * (1 + 1e-9));
+    lh_size_result_free(r);
+}
+
+static void size_finds_the_fastest_within_a_budget(void)
+{
+    static const double shares[] = {0, 0.1, 0.3, 0.6, 1};
+    for (uint64_t k = 0; k < n_jobs; k++) {
+        counted_plan plans[(MANY + 1) * (MANY + 1)];
+        const uint64_t seed = first_seed + k;
+        lhi_random r = {seed};
+        lh_job *job = draw_job(&r, MANY);
+        const uint32_t n = plan_counts(job, plans);
+        CHECK(n > 0);
+        for (int i = 0; i < 2; i++)
+            compare_budget(seed, job, plans, n, PICK(&r, shares));
+        lh_job_free(job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_jobs, &first_seed);
     RUN(size_finds_the_cheapest_of_all_counts);
+    RUN(size_finds_the_fastest_within_a_budget);
     if (argc == 1) /* the default jobs have both */
         CHECK(n_with_both > 0 && n_too_late > 0);
     printf("%u cheapest in both sites, %u too late\n", n_with_both, n_too_late);

@@ -231,7 +231,7 @@ static bool is_worth_planning(const bound_search *b, const box *x)
         return false;
     if (b->n_useless < MAX_USELESS &&
         lhi_size_work_bound_s(s, x->high) >
-            lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
+            lhi_size_longest_s(s) * lhi_size_best_efficiency(s, NULL))
         return true;
     return found && is_within(s, x->high, x->low) &&
            x->value < (double)(found->gpus + found->spare_gpus);

@@ -146,22 +146,37 @@ double lhi_size_longest_s(const lhi_size_search *s)
                                      : DBL_MAX;
 }
 
-/* Returns the efficiency of a size's first plan: the bound by work, relative to
- * the iteration; 0: no plan. */
+/* Returns the efficiency of a plan on its own nodes: the bound by work on these
+ * nodes, relative to the iteration. */
 static double compute_efficiency(const lhi_size_search *s,
-                                 const lhi_planned_size *size)
+                                 const lhi_sized_plan *plan)
 {
-    return size->n_plans ? lhi_size_work_bound_s(s, size->nodes) * 1e9 /
-                               (double)size->plans[0].iteration_ns
-                         : 0;
+    return lhi_size_work_bound_s(s, plan->nodes) * 1e9 /
+           (double)plan->iteration_ns;
 }
 
-double lhi_size_best_efficiency(const lhi_size_search *s)
+/* Checks whether a plan is in the datacenters that have nodes[i] > 0 nodes. */
+static bool is_in_datacenters(const lhi_size_search *s,
+                              const lhi_sized_plan *plan, const uint32_t *nodes)
 {
-    double efficiency = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if ((plan->nodes[i] > 0) != (nodes[i] > 0))
+            return false;
+    return true;
+}
+
+double lhi_size_best_efficiency(const lhi_size_search *s, const uint32_t *nodes)
+{
+    double highest = 0;
     for (uint32_t i = 0; i < s->n_planned; i++)
-        efficiency = fmax(efficiency, compute_efficiency(s, s->planned[i]));
-    return efficiency > 0 ? efficiency : 1;
+        for (uint32_t k = 0; k < s->planned[i]->n_plans; k++) {
+            const lhi_sized_plan *plan = &s->planned[i]->plans[k];
+            if (!nodes || is_in_datacenters(s, plan, nodes))
+                highest = fmax(highest, compute_efficiency(s, plan));
+        }
+    if (!(highest > 0) && nodes)
+        return lhi_size_best_efficiency(s, NULL);
+    return highest > 0 ? highest : 1;
 }
 
 /* --- plans ---------------------------------------------------------------- */
@@ -372,9 +387,9 @@ static lh_status run_search(lhi_size_search *s, const lh_job *job,
     return none ? LH_OK : status;
 }
 
-/* Returns the layout with the highest efficiency (work bound relative to its
- * iteration) of all planned sizes: its degrees usually suit other sizes. NULL:
- * none is planned, or tensor degrees differ per datacenter. */
+/* Returns the layout with the highest efficiency of the fastest plans of all
+ * planned sizes: its degrees usually suit other sizes. NULL: none is planned,
+ * or tensor degrees differ per datacenter. */
 static const lh_layout *find_known_layout(const lhi_size_search *s)
 {
     const lh_layout *best = NULL;
@@ -382,11 +397,10 @@ static const lh_layout *find_known_layout(const lhi_size_search *s)
     if (s->job->layout.tensor_per_site)
         return NULL;
     for (uint32_t i = 0; i < s->n_planned; i++) {
-        const lhi_planned_size *size = s->planned[i];
-        const double efficiency = compute_efficiency(s, size);
-        if (efficiency > most) {
-            most = efficiency;
-            best = &size->plans[0].layout;
+        const lhi_sized_plan *plan = s->planned[i]->plans;
+        if (s->planned[i]->n_plans && compute_efficiency(s, plan) > most) {
+            most = compute_efficiency(s, plan);
+            best = &plan->layout;
         }
     }
     return best;
@@ -433,9 +447,10 @@ static lh_status plan_fastest(lhi_size_search *s, const lh_job *job,
         LHI_TRY(run_search(s, job, &search, size, err));
         move_fastest_first(size);
         LHI_TRY(limit_iteration(s, size, max_ns, err));
-        if (*max_ns > 0 &&
-            compute_efficiency(s, size) * LHI_SIZE_EFFICIENCY_MARGIN >=
-                lhi_size_best_efficiency(s))
+        if (*max_ns > 0 && lhi_size_work_bound_s(s, size->nodes) * 1e9 *
+                                   LHI_SIZE_EFFICIENCY_MARGIN >=
+                               lhi_size_best_efficiency(s, NULL) *
+                                   (double)size->plans[0].iteration_ns)
             return LH_OK;
     }
     search.quick = quick && (!known || search.like);

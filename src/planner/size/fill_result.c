@@ -18,13 +18,10 @@ enum {
  * products of neighbouring sizes differ by a few percent. */
 static const double KNEE_SHARE = 0.9;
 
-/* Returns the factor by which the longer search shortened an iteration, full_ns
- * / quick_ns, at most 1: an estimate of the gain for other sizes. 1 if quick_ns
- * is 0. */
-static double compute_improvement(int64_t quick_ns, int64_t full_ns)
-{
-    return quick_ns > 0 ? fmin(1, (double)full_ns / (double)quick_ns) : 1;
-}
+/* Factors by which the longer search may shorten the iteration of the quick
+ * one: usually at least the first one (see QUICK_EFFORT), and about the second
+ * one for models of few layers, whose even partitions are far from the best. */
+static const double GAINS[MAX_CONFIRMED] = {0.95, 0.9};
 
 /* Finds, among the sizes that were planned only quickly, the best one that
  * would be better than *best and meet the requirements if the longer search
@@ -66,13 +63,16 @@ static lh_status confirm(lhi_size_search *s, lhi_size_is_better_fn *is_better,
     const int64_t quick_ns =
         size && size->n_plans ? size->plans[0].iteration_ns : 0;
     LHI_TRY(lhi_size_plan(s, best->nodes, LHI_SIZE_FULL, &size, err));
-    const double factor = compute_improvement(
-        quick_ns, size->n_plans ? size->plans[0].iteration_ns : quick_ns);
+    const double factor =
+        quick_ns > 0 && size->n_plans
+            ? (double)size->plans[0].iteration_ns / (double)quick_ns
+            : 1;
     LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
     for (int i = 0; i < MAX_CONFIRMED; i++) {
-        LHI_TRY(find_promising(s, factor, is_better, best, &size, err));
+        LHI_TRY(find_promising(s, fmin(factor, GAINS[i]), is_better, best,
+                               &size, err));
         if (!size)
-            break;
+            continue;
         LHI_TRY(lhi_size_plan(s, size->nodes, LHI_SIZE_FULL, &size, err));
         LHI_TRY(lhi_size_find_best(s, false, is_better, found, best, err));
     }
@@ -216,15 +216,18 @@ static lh_status check_planned(const lhi_size_search *s, bool *better,
     return LH_OK;
 }
 
-/* Plans the fastest size so far and the largest one as deeply as a plan's
- * default: only such a search or a bound may show that no size meets the
- * requirements. *found: a size meets them. */
+/* Plans the fastest size so far, with a budget the cheapest, and the largest
+ * one as deeply as a plan's default: only such a search or a bound may show
+ * that no size meets the requirements. *found: a size meets them. */
 static lh_status search_deeply(lhi_size_search *s, bool *found, lh_error *err)
 {
     uint32_t most[LH_MAX_DATACENTERS] = {0};
     lh_size run;
     LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, found, &run, err));
     if (*found)
+        LHI_TRY(lhi_size_plan_deeply(s, run.nodes, err));
+    LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_cheaper, found, &run, err));
+    if (*found && s->options.budget_usd > 0)
         LHI_TRY(lhi_size_plan_deeply(s, run.nodes, err));
     LHI_TRY(lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found, &run,
                                err));

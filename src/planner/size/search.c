@@ -27,6 +27,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Most sizes in the ranges that are compared before each plan: takes less than
+ * a second in all. */
+enum { MAX_EXPLORED = 1000000 };
+
 /* --- efforts and estimates ------------------------------------------------ */
 
 /* Checks whether the effort, the number of sizes to plan, is not used up. */
@@ -40,7 +44,8 @@ static bool may_plan(const lhi_size_search *s)
 static double estimate_least_s(const lhi_size_search *s, const uint32_t *nodes)
 {
     return lhi_size_work_bound_s(s, nodes) /
-           fmin(1, lhi_size_best_efficiency(s) * LHI_SIZE_EFFICIENCY_MARGIN);
+           fmin(1,
+                lhi_size_best_efficiency(s, NULL) * LHI_SIZE_EFFICIENCY_MARGIN);
 }
 
 /* Checks whether a size would meet the deadline only with an efficiency far
@@ -377,11 +382,78 @@ static lh_status bisect_all(lhi_size_search *s, bool budget, lh_error *err)
     return LH_OK;
 }
 
+/* --- exploration ---------------------------------------------------------- */
+
+/* Returns the efficiency that a size requires to meet the deadline and the
+ * budget in less than `best_s` seconds. */
+static double compute_required_efficiency(const lhi_size_search *s,
+                                          const uint32_t *nodes, double best_s)
+{
+    const double seconds = lhi_size_work_bound_s(s, nodes) * s->iterations;
+    const double usd = lhi_size_price_hour(s, nodes) * seconds / LHI_HOUR_S;
+    const double limit_s = s->options.deadline_s > 0
+                               ? fmin(s->options.deadline_s, best_s)
+                               : best_s;
+    return fmax(usd / s->options.budget_usd, seconds / limit_s);
+}
+
+/* Finds the size, not planned yet, whose required efficiency is the least
+ * relative to that of the planned sizes in the same datacenters, into nodes[].
+ * false: none requires less than LHI_SIZE_EFFICIENCY_MARGIN times as much. */
+static bool find_most_promising(const lhi_size_search *s, double best_s,
+                                uint32_t *nodes)
+{
+    const double highest = lhi_size_best_efficiency(s, NULL);
+    double least = LHI_SIZE_EFFICIENCY_MARGIN;
+    uint32_t other[LH_MAX_DATACENTERS] = {0};
+    bool found = false;
+    lhi_size_fill_nodes(s, false, other);
+    do {
+        const double required =
+            lhi_size_has_nodes(s, other)
+                ? compute_required_efficiency(s, other, best_s)
+                : INFINITY;
+        if (required >= fmin(1, least * highest) ||
+            lhi_size_find_planned(s, other))
+            continue;
+        const double ratio = required / lhi_size_best_efficiency(s, other);
+        if (ratio < least) {
+            least = ratio;
+            found = true;
+            memcpy(nodes, other, sizeof other);
+        }
+    } while (next_size(s, other));
+    return found;
+}
+
+/* Plans the sizes that are most likely faster than the fastest one within the
+ * budget, with the effort that is left: local search misses them beyond sizes
+ * that do not fit the batch, and in other datacenters. */
+static lh_status explore(lhi_size_search *s, lh_error *err)
+{
+    uint32_t nodes[LH_MAX_DATACENTERS] = {0};
+    const lhi_planned_size *size;
+    if (s->result->n_sizes > MAX_EXPLORED)
+        return LH_OK;
+    while (may_plan(s)) {
+        lh_size best;
+        bool found;
+        LHI_TRY(lhi_size_find_best(s, false, lhi_size_is_faster, &found, &best,
+                                   err));
+        if (!find_most_promising(s, found ? best.train_s : INFINITY, nodes))
+            return LH_OK;
+        LHI_TRY(lhi_size_plan(s, nodes, LHI_SIZE_QUICK, &size, err));
+    }
+    return LH_OK;
+}
+
 /* Finds the sizes that are fastest within the budget, with half of the effort,
- * then the cheapest and the smallest ones. */
+ * then the cheapest and the smallest ones, and again the fastest with the
+ * effort that is left. */
 static lh_status search_ranges(lhi_size_search *s, lh_error *err)
 {
-    if (s->options.budget_usd > 0) {
+    const bool budget = s->options.budget_usd > 0;
+    if (budget) {
         s->most_plans = (s->options.effort + 1) / 2;
         LHI_TRY(bisect_all(s, true, err));
         LHI_TRY(climb(s, lhi_size_is_faster, err));
@@ -390,7 +462,12 @@ static lh_status search_ranges(lhi_size_search *s, lh_error *err)
     LHI_TRY(bisect_all(s, false, err));
     if (s->priced)
         LHI_TRY(climb(s, lhi_size_is_cheaper, err));
-    return climb(s, lhi_size_has_fewer_gpus, err);
+    LHI_TRY(climb(s, lhi_size_has_fewer_gpus, err));
+    if (!budget)
+        return LH_OK;
+    s->most_plans = s->options.effort;
+    LHI_TRY(climb(s, lhi_size_is_faster, err));
+    return explore(s, err);
 }
 
 /* --- search --- */

@@ -165,9 +165,12 @@ double lhi_size_longest_s(const lhi_size_search *s);
  * must exceed the highest efficiency of the planned ones by more is not
  * planned, and one that falls short by more may have other best degrees. */
 #define LHI_SIZE_EFFICIENCY_MARGIN 1.25
-/* Returns the highest efficiency of the planned sizes: the bound by work,
- * relative to the iteration; 1: none is planned. */
-double lhi_size_best_efficiency(const lhi_size_search *s);
+/* Returns the highest efficiency of all plans made: the bound by work on a
+ * plan's nodes, relative to its iteration; 1: there is none. If nodes[i] nodes
+ * in each datacenter i are given, only of plans in the same datacenters, if
+ * there are any. */
+double lhi_size_best_efficiency(const lhi_size_search *s,
+                                const uint32_t *nodes);
 /* Returns the price per hour of a size with its spares, on spot capacity if
  * that is cheaper. */
 double lhi_size_price_hour(const lhi_size_search *s, const uint32_t *nodes);
