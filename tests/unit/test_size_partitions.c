@@ -50,15 +50,22 @@ static void partitions_need_not_be_even(void)
                   (double)size->bound_ns / 1e9, best_s);
         lhi_arena_free(s.mem);
     }
-    const lh_size_options o = {.size = sizeof o,
-                               .tokens = 1000.0 * 24 * 1024,
-                               .deadline_s = 1000 * (best_s + 1e-9),
-                               .threads = 1};
+    lh_size_options o = {.size = sizeof o,
+                         .tokens = 1000.0 * 24 * 1024,
+                         .deadline_s = 1000 * (best_s + 1e-9),
+                         .threads = 1};
     lh_size_result *r = NULL;
     CHECK_OK(lh_size_find(job, &o, &r, &err), err);
     CHECK(r->n_found > 0);
     CHECK(r->gpus_bound > 0 && r->gpus_bound <= 3);
     CHECK(r->usd_bound > 0 && r->usd_bound <= 1000 * 9 * best_s / 3600);
+    lh_size_result_free(r);
+    /* so has the fastest size, if it misses the deadline */
+    o.deadline_s = 1;
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    CHECK_INT(r->n_found, 0);
+    CHECK_MSG(r->fastest.train_s <= 1000 * best_s * 1.001, "%g s, not %g s",
+              r->fastest.train_s, 1000 * best_s);
     lh_size_result_free(r);
     lh_job_free(job);
 }

@@ -239,6 +239,21 @@ static lh_status search_deeply(lhi_size_search *s, bool *found, lh_error *err)
                               err);
 }
 
+/* Plans the fastest size so far and the largest one by the longer search, so
+ * that the fastest size of the result is not one of even partitions only. */
+static lh_status confirm_fastest(lhi_size_search *s, lh_error *err)
+{
+    uint32_t most[LH_MAX_DATACENTERS] = {0};
+    const lhi_planned_size *size;
+    lh_size run;
+    bool found;
+    lhi_size_fill_nodes(s, true, most);
+    LHI_TRY(lhi_size_plan(s, most, LHI_SIZE_FULL, &size, err));
+    LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, &found, &run, err));
+    return found ? lhi_size_plan(s, run.nodes, LHI_SIZE_FULL, &size, err)
+                 : LH_OK;
+}
+
 /* Returns the product of a run's time and cost below which it is the knee. */
 static double limit_product(const lhi_size_search *s)
 {
@@ -298,6 +313,7 @@ lh_status lhi_size_fill_result(lhi_size_search *s, lh_error *err)
         deep = true;
     }
     if (!found) {
+        LHI_TRY(confirm_fastest(s, err));
         LHI_TRY(lhi_size_settle_best(s, true, lhi_size_is_faster, &found,
                                      &r->fastest, err));
         if (!found)
