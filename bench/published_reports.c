@@ -46,6 +46,10 @@ static const program programs[] = {
      "preset: torchtitan, attention: flash-attention-2, kernels: eager, loss: "
      "eager",
      3, 2400, 200, false},
+    {"SmolLM3", "nanotron, 2025", "h100", "bf16",
+     "attention: flash-attention-2, kernels: eager, loss: eager, gradients: "
+     "fp32, reduce: fp32",
+     0, 3600, 400, true},
 };
 enum { N_PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -74,6 +78,7 @@ static const struct {
               "true, output_bias: true, mlp_bias: true"},
     {"nemotron", "gated: false, norm: layer, activation: relu2"},
     {"llama", "gated: true"},
+    {"smollm3", "gated: true, tied_embeddings: true"},
 };
 
 static const char *find_keys(const char *family)
@@ -339,15 +344,26 @@ static bool predict(const report *run, const char *text, double *seconds)
     return status == LH_OK;
 }
 
-/* Adds the error of a run under Megatron-LM whose job has no options of the
- * program; nothing for other programs. */
-static bool add_plain_accuracy(const report *run)
+static double get_error(const report *run)
 {
-    const char *line = strstr(run->job, "framework: {preset: megatron");
+    return run->predicted_s / run->measured_s - 1;
+}
+
+/* Adds the errors of a run to those of its kind: of its job under a program
+ * with a preset and, under Megatron-LM or without a preset, of its job without
+ * options of the program. */
+static bool add_accuracy(const report *run)
+{
+    const char *line = strstr(run->job, "framework: {");
+    const bool preset = strncmp(run->by->framework, "preset: ", 8) == 0,
+               megatron =
+                   strncmp(run->by->framework, "preset: megatron", 16) == 0;
     char text[sizeof run->job];
     double seconds;
 
-    if (!line)
+    if (preset && !published_add_accuracy(run->job, get_error(run)))
+        return false;
+    if (preset && !megatron)
         return true;
     const char *end = strchr(line, '\n'), *fp8 = strstr(line, "fp8: matmul");
     snprintf(text, sizeof text, "%.*sframework: {fp8: %s}%s",
@@ -355,11 +371,6 @@ static bool add_plain_accuracy(const report *run)
              fp8 && fp8 < end ? "matmul" : "none", end);
     return predict(run, text, &seconds) &&
            published_add_accuracy(text, seconds / run->measured_s - 1);
-}
-
-static double get_error(const report *run)
-{
-    return run->predicted_s / run->measured_s - 1;
 }
 
 static void print_half(const report_set *set, const report *of, bool held_out,
@@ -377,8 +388,11 @@ static void print_half(const report_set *set, const report *of, bool held_out,
         worst = fmax(worst, fabs(get_error(run)));
         n++;
     }
-    fprintf(to, " %s%u, %.1f %%, %.1f %%%s |", held_out ? "**" : "", n,
-            100 * sum / n, 100 * worst, held_out ? "**" : "");
+    if (n)
+        fprintf(to, " %s%u, %.1f %%, %.1f %%%s |", held_out ? "**" : "", n,
+                100 * sum / n, 100 * worst, held_out ? "**" : "");
+    else
+        fputs(" none |", to);
 }
 
 static void print_halves(const report_set *set, FILE *to)
@@ -421,9 +435,7 @@ bool published_reports(const char *folder, FILE *to)
             fprintf(to, "| %s | %.2f | %.2f | %+.1f %% | %s |\n", run->shown,
                     run->measured_s, run->predicted_s, 100 * get_error(run),
                     run->held_out ? "held out" : "first");
-        if (run->held_out &&
-            (!published_add_accuracy(run->job, get_error(run)) ||
-             !add_plain_accuracy(run)))
+        if (run->held_out && !add_accuracy(run))
             return false;
     }
     return true;

@@ -27,7 +27,7 @@ static const kind kinds[] = {
     {LH_FRAMEWORK_NONE,
      DENSE,
      false,
-     {"dense models, predicted without framework options", 12, 12.8, 31.2,
+     {"dense models, predicted without framework options", 13, 14.2, 31.2,
       "a100-80g, h100-sxm", 8, 16384, 2048, 131072, NULL}},
     {LH_FRAMEWORK_NONE,
      DENSE,
