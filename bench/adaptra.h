@@ -92,6 +92,11 @@ void adaptra_claim_causes(score *s, FILE *to, const char *run,
 void adaptra_claim_above(score *s, FILE *to, const char *where,
                          const char *claimed, const char *run, double ratio,
                          score_class as, const char *why);
+/* As adaptra_claim_above(), for iterations without a slow link: trivial, unless
+ * it is fitted or does not agree. */
+void adaptra_claim_quiet(score *s, FILE *to, const char *where,
+                         const char *claimed, const char *run, double ratio,
+                         score_class as, const char *why);
 
 /* Prints figure 16's setting of the largest speedup: its speedup by the largest
  * of all settings, 1 if it is the largest here, too. */

@@ -40,6 +40,27 @@ void adaptra_claim_above(score *s, FILE *to, const char *where,
     score_print_line(s, &l, to);
 }
 
+void adaptra_claim_quiet(score *s, FILE *to, const char *where,
+                         const char *claimed, const char *run, double ratio,
+                         score_class as, const char *why)
+{
+    const score_line l = {where,
+                          claimed,
+                          run,
+                          {.value = ratio,
+                           .low = 1,
+                           .has_low = true,
+                           .is_ratio = true,
+                           .has_none = true,
+                           .none = ratio},
+                          .digits = 3,
+                          .unit = "",
+                          .as = as,
+                          .why = why};
+
+    score_print_line(s, &l, to);
+}
+
 void adaptra_claim_peak(score *s, FILE *to, const char *claimed,
                         const char *run, double ratio)
 {
