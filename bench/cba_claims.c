@@ -92,7 +92,9 @@ static void claim_consistency(score *total, const study *s, FILE *to)
         for (int p = 0; p < CBA_PANELS; p++)
             for (int b = CBA_SD_FF; b <= CBA_KSP_FF; b++) {
                 char claimed[128];
-                bool points = what == BLOCKING;
+                const bool points = what == BLOCKING;
+                const double value =
+                    extreme(s, p, (cba_policy)b, (measure)what, true);
 
                 snprintf(claimed, sizeof claimed,
                          points ? "%s: %s, CBA less %s, worst of four"
@@ -105,8 +107,7 @@ static void claim_consistency(score *total, const study *s, FILE *to)
                         .where = where[what][p],
                         .claimed = claimed,
                         .run = "2 slots, 150 Erlang",
-                        .row = {.value = extreme(s, p, (cba_policy)b,
-                                                 (measure)what, true),
+                        .row = {.value = value,
                                 .high = points ? 0 : 1,
                                 .has_high = true,
                                 .is_ratio = !points,
@@ -117,7 +118,7 @@ static void claim_consistency(score *total, const study *s, FILE *to)
                         /* With messages of degree 1 no policy changes the
                          * iteration by more than 2 %. */
                         .as = points ? SCORE_INFORMATIVE : SCORE_FITTED,
-                        .why = points && b == CBA_KSP_FF
+                        .why = points && (b == CBA_KSP_FF || value >= 0)
                                    ? "larger requests find fewer free blocks"
                                : points ? "KSP-FF, with as many paths and no "
                                           "rule of CBA, is below SD-FF, too"
