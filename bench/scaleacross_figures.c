@@ -139,6 +139,8 @@ static void add_sharding(const value_sink *a)
                 hybrid_gain(across_readings_of_batch[0].dense, kinds[k],
                             overs[i], false),
                 "15", kinds[k], overs[i]);
+    add(a, hybrid_gain(across_readings_of_batch[0].dense, kinds[0], 8, false),
+        "15", kinds[0], 8);
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
         add(a,
             hybrid_gain(across_readings_of_batch[0].dense, "hybrid-leaders",
