@@ -110,6 +110,42 @@ static void slow_method_is_sampled(void)
     lh_job_free(job);
 }
 
+/* Reported progress. */
+typedef struct progress {
+    uint32_t done, total;
+    uint32_t n_steps; /* times that it began again */
+} progress;
+
+static bool note_progress(void *context, uint32_t done, uint32_t total,
+                          int64_t best_ns)
+{
+    progress *p = context;
+    (void)best_ns;
+    p->n_steps += total != p->total || done < p->done;
+    p->done = done;
+    p->total = total;
+    return false;
+}
+
+/* Monte Carlo sampling has three steps; each counts its own parts. */
+static void samples_have_one_progress(void)
+{
+    lh_job *job = job_on(600, ", chunks_per_device: 1");
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    progress p = {0};
+    lh_plan_options o = {.size = sizeof o,
+                         .partition = LH_PARTITION_MONTE_CARLO,
+                         .sampling = {20, 20, 20, 20, 1},
+                         .no_optimal = true,
+                         .progress = note_progress,
+                         .context = &p};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    CHECK_MSG(p.n_steps > 0 && p.n_steps <= 4, "%u steps", p.n_steps);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* The last chunk has the vocabulary matrix, as much work as a few layers: 1F1B
  * with one chunk per rank is faster if it has fewer layers. Compared with all
  * partitions, none is faster. */
@@ -432,6 +468,7 @@ int main(void)
 {
     RUN(never_slower);
     RUN(slow_method_is_sampled);
+    RUN(samples_have_one_progress);
     RUN(head_gets_less);
     RUN(work_is_made_even);
     RUN(summits_are_climbed_from_last);

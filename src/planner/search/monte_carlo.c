@@ -56,6 +56,7 @@ typedef struct monte_carlo {
     uint32_t n_layouts, n_partitions, n_keep, n_changes;
     kept_partition *best; /* by ns, the fastest first */
     uint32_t n_best;
+    uint32_t done, total; /* parts of the current step, for the progress */
     lhi_arena *mem;
     uint64_t *known;         /* hashes of sampled layouts; 0: empty slot */
     sampled_layout *sampled; /* by candidate; after step 1 by time */
@@ -77,11 +78,11 @@ static uint32_t get_value_or_default(uint32_t given, uint32_t usual)
 }
 
 /* Checks whether the caller asks to stop and a plan has been found. */
-static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
+static bool is_stopped(const monte_carlo *d)
 {
     const lh_plan_options *o = &d->s->options;
     return o->progress &&
-           o->progress(o->context, done, total,
+           o->progress(o->context, d->done, d->total,
                        d->n_best ? d->best[0].ns : -1) &&
            d->n_best > 0;
 }
@@ -262,7 +263,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     lhi_built_layout built;
     lh_error why = {0};
     *ns = INT64_MAX;
-    if (is_stopped(d, d->layout, d->n_layouts))
+    if (is_stopped(d))
         return LH_OK; /* the samples that are left take no time */
     config.layers = layers;
     lh_status status = lhi_layout_build(d->s->job, &config, &built, &why);
@@ -365,9 +366,11 @@ static lh_status sample_layouts(monte_carlo *d, lh_error *err)
     lhi_layout_search *s = d->s;
     uint32_t tries =
         d->n_layouts < MOST_TRIES / TRIES ? TRIES * d->n_layouts : MOST_TRIES;
+    d->total = d->n_layouts;
     while (s->n < d->n_layouts && tries-- > 0) {
         bool found;
-        if (is_stopped(d, s->n, d->n_layouts))
+        d->done = s->n;
+        if (is_stopped(d))
             break;
         LHI_TRY(sample_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
@@ -401,8 +404,10 @@ static lh_status sample_all_partitions(monte_carlo *d, lh_error *err)
     const uint32_t n = (d->s->n + PARTITIONED - 1) / PARTITIONED;
     lh_status status = LH_OK;
     lhi_sort(d->sampled, d->s->n, sizeof *d->sampled, compare_sampled);
-    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n);
-         i++) {
+    d->done = 0;
+    d->total = n;
+    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d); i++) {
+        d->done = i;
         d->layout = d->sampled[i].layout;
         d->method = d->sampled[i].method;
         status = sample_partitions(d, err);
@@ -419,8 +424,12 @@ static lh_status change_partitions(monte_carlo *d, lh_error *err)
     lh_status status = layers && start ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && n)
         memcpy(start, d->best, n * sizeof *start);
-    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n); i++)
+    d->done = 0;
+    d->total = n;
+    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d); i++) {
+        d->done = i;
         status = change_partition(d, &start[i], layers, err);
+    }
     free(layers);
     free(start);
     return status;
