@@ -26,6 +26,9 @@ enum { RANK_0_GRACE_S = 4 };
  * signal, until this host's other ranks are killed: a rank whose process hangs
  * in the kernel does not end by itself. */
 enum { RANK_GRACE_S = 4, STOP_GRACE_S = 4 };
+/* Seconds more for a rank that has printed why it ends: it may send the reason
+ * to ranks that join later (report_ns in launched_rank.c). */
+enum { REPORT_S = 10 };
 /* Interval in ms at which stopped ranks are polled. */
 enum { POLL_MS = 50 };
 
@@ -45,9 +48,12 @@ static struct {
     bool is_reported;   /* it was killed because of that, with a message */
 } states[MOST_LOCAL];
 static int64_t signalled_ns; /* handlers only: the last counted signal's time */
-/* Per rank of this host: it joins or has joined, so that the other ranks detect
- * its loss. Shared with the ranks. */
-static bool *joins;
+/* A rank of this host, as it has noted; shared with the ranks. */
+typedef struct rank_note {
+    bool joins;  /* or has joined, so that the other ranks detect its loss */
+    bool failed; /* it has printed the reason, unless another rank does */
+} rank_note;
+static rank_note *notes;   /* per rank of this host */
 static uint32_t own_index; /* of this process's rank */
 
 /* Checks whether entry number `index` of the host list, a name of `len` bytes,
@@ -175,12 +181,22 @@ static void pass_on(int number)
     errno = saved;
 }
 
-/* Kills this host's ranks (signal handler for SIGALRM). */
+/* Kills this host's ranks (signal handler for SIGALRM). Ranks that have printed
+ * why they end are killed REPORT_S later, or at once after a second signal. */
 static void kill_ranks(int number)
 {
     (void)number;
+    const bool waits = !is_overdue && n_signals < 2;
+    bool reports = false;
     is_overdue = 1;
-    signal_ranks(SIGKILL);
+    for (int i = 0; i < n_children; i++) {
+        const bool is_reporting = waits && notes[i].failed;
+        if (children[i] > 0 && !is_reporting)
+            kill(children[i], SIGKILL);
+        reports = reports || (children[i] > 0 && is_reporting);
+    }
+    if (reports)
+        alarm(REPORT_S);
 }
 
 /* Returns the index of child process `child`; n_children: none. */
@@ -362,7 +378,7 @@ static int wait_for_ranks(cli *c, const hosts *h)
         if (!exited && !states[i].is_reported &&
             !(ends.has_reason && is_overdue))
             print_killed(rank, what);
-        if (!exited && !is_overdue && !joins[i])
+        if (!exited && !is_overdue && !notes[i].joins)
             report_killed(rank, what);
         record_ending(c, h, i, exited, what, &ends);
         const unsigned grace_s =
@@ -384,11 +400,11 @@ static lh_status start_ranks(cli *c, const hosts *h)
     static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
     const pid_t parent = getpid();
     sigset_t blocked, old;
-    void *map = mmap(NULL, h->n_local * sizeof *joins, PROT_READ | PROT_WRITE,
+    void *map = mmap(NULL, h->n_local * sizeof *notes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return cli_no_memory(c);
-    joins = map;
+    notes = map;
     /* Until this process can pass them on. */
     sigemptyset(&blocked);
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
@@ -397,9 +413,11 @@ static lh_status start_ranks(cli *c, const hosts *h)
     for (uint32_t i = 0; i < h->n_local; i++) {
         pid_t child = fork();
         if (child < 0) {
+            const int why = errno;
             signal_ranks(SIGKILL);
+            sigprocmask(SIG_SETMASK, &old, NULL);
             return cli_usage(c, "--hosts: cannot start a rank: %s",
-                             strerror(errno));
+                             strerror(why));
         }
         if (child == 0) {
             setpgid(0, 0);
@@ -425,8 +443,14 @@ static lh_status start_ranks(cli *c, const hosts *h)
 
 void train_hosts_note_joining(void)
 {
-    if (joins)
-        joins[own_index] = true;
+    if (notes)
+        notes[own_index].joins = true;
+}
+
+void train_hosts_note_failure(void)
+{
+    if (notes)
+        notes[own_index].failed = true;
 }
 
 bool train_hosts_become_rank(const char *text)

@@ -405,5 +405,8 @@ lh_status train_hosts_start(cli *c);
 bool train_hosts_become_rank(const char *hosts);
 /* Notes for the parent process that this rank joins the others. */
 void train_hosts_note_joining(void);
+/* Notes for the parent process that this rank has printed why it ends, or that
+ * another rank does: it may still send the reason to other ranks. */
+void train_hosts_note_failure(void);
 
 #endif

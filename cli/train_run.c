@@ -175,6 +175,7 @@ static void show_failure(void *of, const char *why)
     if (why)
         cli_print_stderr("%s%s", why, completed);
     w->c->error_printed = true;
+    train_hosts_note_failure();
 }
 
 /* Prints the runtime's note `text` for the user (callback). */
@@ -698,6 +699,7 @@ void train_report_failure(const cli *c)
     if (c->joins_ranks || s->transport <= TRAIN_LOCAL ||
         (s->hosts && !getenv("RANK") && !train_hosts_become_rank(s->hosts)))
         return;
+    train_hosts_note_failure();
     lh_train_report_failure(c->err.text);
 }
 

@@ -335,6 +335,26 @@ def a_signal_to_one_host_reaches_hosts_that_join_later():
               "in time" not in ends[late], f"{late} {more}: {ends}")
 
 
+@test
+def a_rank_that_sends_the_reason_is_not_killed():
+    """Rank 0 waits 10 s for the other host's rank; rank 1 ends before."""
+    uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
+    with reserved_port() as port:
+        host = subprocess.Popen(
+            [PROGRAM, "train", "three.yaml", *TRAIN[2:], "--hosts",
+             "127.0.0.1:2,localhost:1"], cwd=WORK, text=True,
+            env=ENVIRONMENT | SECRET |
+            {"NODE_RANK": "0", "MASTER_PORT": str(port)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(harness.until(lambda: len(children(host.pid)) == 2 and is_connected(
+            children(host.pid)[1], port), host), "rank 1 is connected")
+        host.send_signal(signal.SIGTERM)
+        err = host.communicate(timeout=harness.HANGS)[1]
+    check(host.returncode == 1 and re.fullmatch(
+        r"(longhaul: rank \d was stopped before all ranks had joined\n)+", err),
+        f"{host.returncode} {err}")
+
+
 def is_connected(pid, port):
     """Tests whether the process is connected to a port of this host."""
     with open(f"/proc/{pid}/net/tcp", encoding="utf-8") as file:
