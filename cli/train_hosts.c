@@ -37,7 +37,7 @@ typedef struct hosts {
     char first[256]; /* the host of rank 0 */
     uint32_t n_hosts, n_ranks;
     uint32_t begin, n_local; /* of this host; n_local 0: not in the list */
-    uint32_t layout; /* hash of the ranks per host, equal on all hosts */
+    uint32_t layout; /* FNV-1a of the ranks per host, equal on all hosts */
 } hosts;
 
 static pid_t children[MOST_LOCAL];
@@ -111,7 +111,7 @@ static lh_status parse_hosts(cli *c, const char *text, hosts *h)
             h->n_local = (uint32_t)n;
         }
         h->n_ranks += (uint32_t)n;
-        h->layout = h->layout * 31 + (uint32_t)n;
+        h->layout = (h->layout ^ (uint32_t)n) * 16777619;
         at = *end ? end + 1 : NULL;
     }
     return LH_OK;

@@ -99,19 +99,23 @@ def hosts_start_the_ranks_of_each_host():
 @test
 def other_lists_of_hosts_end_the_run():
     """Rank 1 is missing, but the ranks do not wait for it."""
-    uniform("three.yaml", devices=3, microbatches=2, times=(1, 1, 1))
-    with reserved_port() as port:
-        hosts = [subprocess.Popen(
-            [PROGRAM, "train", "three.yaml", *TRAIN[2:], "--hosts", names],
-            cwd=WORK, text=True, env=ENVIRONMENT | SECRET |
-            {"NODE_RANK": str(i), "MASTER_PORT": str(port)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for i, names in enumerate(("127.0.0.1:1,localhost:2",
-                                       "127.0.0.1:2,localhost:1"))]
-        errors = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
-    check(all(one.returncode == 1 for one in hosts) and
-          all("rank 2 has another --hosts than rank 0: give all ranks the same "
-              "plan, options and data" in err for err in errors), errors)
+    for n, first, last in ((3, "127.0.0.1:1,localhost:2",
+                            "127.0.0.1:2,localhost:1"),
+                           (5, "127.0.0.1:2,localhost:1,x.invalid:2",
+                            "127.0.0.1:4,localhost:1")):
+        uniform("more.yaml", devices=n, microbatches=2, times=(1, 1, 1))
+        with reserved_port() as port:
+            hosts = [subprocess.Popen(
+                [PROGRAM, "train", "more.yaml", *TRAIN[2:], "--hosts", names],
+                cwd=WORK, text=True, env=ENVIRONMENT | SECRET |
+                {"NODE_RANK": str(i), "MASTER_PORT": str(port)},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for i, names in enumerate((first, last))]
+            errors = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
+        check(all(one.returncode == 1 for one in hosts) and
+              all(f"rank {n - 1} has another --hosts than rank 0: give all ranks "
+                  "the same plan, options and data" in err for err in errors),
+              errors)
 
 
 @test

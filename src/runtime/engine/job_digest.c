@@ -252,18 +252,12 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
                                 const lhi_job *job, lh_error *err)
 {
     const lh_exec_options *exec = &job->exec->options;
-    const uint64_t numbers[] = {LHI_MESSAGE_VERSION,
-                                (uint64_t)exec->receives,
-                                exec->coupled_queue,
-                                (uint64_t)exec->path,
-                                (uint64_t)exec->host_copy_ns,
-                                job->emulates,
-                                job->o.steps,
-                                job->o.message_bytes,
-                                job->o.profiles,
-                                job->o.adapt != NULL,
-                                (uint64_t)job->o.silence_ns,
-                                job->o.max_restarts};
+    const uint64_t numbers[] = {
+        LHI_MESSAGE_VERSION,  (uint64_t)exec->receives,     exec->coupled_queue,
+        (uint64_t)exec->path, (uint64_t)exec->host_copy_ns, job->emulates,
+        job->o.steps,         job->o.message_bytes,         job->o.profiles,
+        job->o.adapt != NULL, (uint64_t)job->o.silence_ns,  job->o.max_restarts,
+        job->host_layout};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     if (job->model)
         digest_training_options(sum, job->model);
