@@ -205,6 +205,7 @@ static lh_status replace_rank(const lhi_net *alone, const start *s,
     lhi_net *net = NULL;
     lh_error ignored;
     other.rank = tcp.rank = s->replaced[index - 1];
+    tcp.needs_reason = NULL; /* of this process's own rank */
     other.tcp = &tcp;
     other.failure = &s->failure[index];
     s->job->first_memory_file =
