@@ -349,6 +349,12 @@ static int find_exit_status(const endings *e)
     return EXIT_OK;
 }
 
+/* Checks whether --hosts passes this signal on to its ranks. */
+static bool is_passed_on(int number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP;
+}
+
 /* Waits until all ranks of this host have ended, and returns the host's exit
  * status. Prints the ranks that were killed, except those that it had to kill
  * after a failure of rank 0, which has printed the reason. */
@@ -365,12 +371,17 @@ static int wait_for_ranks(cli *c, const hosts *h)
         const int i = find_child(change.si_pid);
         if (i == n_children)
             continue; /* reports */
-        const int how = change.si_code, what = change.si_status;
+        const int how = change.si_code;
         if (how == CLD_STOPPED || how == CLD_CONTINUED) {
             states[i].n_stopped = how == CLD_STOPPED;
             continue;
         }
-        const bool exited = how == CLD_EXITED;
+        /* A rank that has printed why it ends has failed, also if a signal that
+         * was passed on ends it before it exits. */
+        const bool was_ending = how == CLD_KILLED && notes[i].failed &&
+                                n_signals > 0 && is_passed_on(change.si_status);
+        const bool exited = how == CLD_EXITED || was_ending;
+        const int what = was_ending ? EXIT_FAILED : change.si_status;
         const uint32_t rank = h->begin + (uint32_t)i;
         children[i] = 0;
         states[i].n_stopped = 0;
