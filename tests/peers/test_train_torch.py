@@ -118,8 +118,7 @@ def compare(name, shape, sequence, microbatch, microbatches, text, *kind):
 
 def compare_bf16(name, shape, sequence, microbatch, microbatches, text, steps):
     """Compares losses and gradient norms with autocast's; autocast's distance
-    to fp32 is the tolerance of the mean. If both have independent errors of this
-    size, they differ by its square root of 2 at most steps."""
+    to fp32 is the tolerance."""
     with tempfile.TemporaryDirectory() as folder:
         ours = run(shape, sequence, microbatch, microbatches, text, folder,
                    "bf16", steps=steps)
@@ -140,7 +139,7 @@ def compare_bf16(name, shape, sequence, microbatch, microbatches, text, steps):
               f"{numpy.mean(off):.1e}; autocast's within {max(noise):.1e} of "
               f"fp32's, mean {numpy.mean(noise):.1e}; norms within "
               f"{max(norms):.1e}")
-        check(max(off) <= 2**0.5 * max(noise), f"{name}, bf16: the loss is off by "
+        check(max(off) <= max(noise), f"{name}, bf16: the loss is off by "
               f"{max(off):.2g}; autocast's differs by {max(noise):.2g}")
         check(numpy.mean(off) <= numpy.mean(noise),
               f"{name}, bf16: losses are off by {numpy.mean(off):.2g} in the mean")
