@@ -7,8 +7,9 @@
 The losses of 20 steps agree within 1e-4 relative, also with other options of AdamW and
 PyTorch's schedulers for warm-up, constant rate and linear decay; the naive reference of the tests, in
 doubles, agrees within 1e-9 with PyTorch's gradients; transformers loads the checkpoint.
-In bf16 our losses differ from those of PyTorch's autocast by at most as much as autocast's
-differ from fp32's; the wide model takes fewer steps unless all cases run.
+In bf16 our losses differ from those of PyTorch's autocast in the mean and in the first
+steps by at most as much as autocast's differ from fp32's; the wide model takes fewer steps
+unless all cases run.
 Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them), for the last part
 transformers; missing parts are skipped with a message.
 """
@@ -34,7 +35,8 @@ except ImportError as error:
             "training agrees with PyTorch's")
 
 STEPS = 20
-WIDE_STEPS = STEPS if "LONGHAUL_ALL_CASES" in os.environ else 5
+FIRST = 5
+WIDE_STEPS = STEPS if "LONGHAUL_ALL_CASES" in os.environ else FIRST
 count = {True: 0, False: 0}
 
 
@@ -118,7 +120,10 @@ def compare(name, shape, sequence, microbatch, microbatches, text, *kind):
 
 def compare_bf16(name, shape, sequence, microbatch, microbatches, text, steps):
     """Compares losses and gradient norms with autocast's; autocast's distance
-    to fp32 is the tolerance."""
+    to fp32 is the tolerance. Rounding in bf16 makes the weights of both runs
+    diverge from those of fp32. At a later step autocast's loss may be the one
+    that is far off, so a later loss of ours has to be near autocast's or
+    fp32's."""
     with tempfile.TemporaryDirectory() as folder:
         ours = run(shape, sequence, microbatch, microbatches, text, folder,
                    "bf16", steps=steps)
@@ -127,9 +132,10 @@ def compare_bf16(name, shape, sequence, microbatch, microbatches, text, steps):
         fp32, autocast = (peer.Training(
             model_of(begin, shape, sequence), tokens, sequence, microbatch,
             microbatches, 1, 1000, 1e-3, 1e-4, 10) for _ in range(2))
-        noise, off, norms = [], [], []
+        noise, off, far, norms = [], [], [], []
         for got in ours:
             want, _ = fp32.step()
+            far.append(abs(got["loss"] - want) / want)
             with torch.autocast("cpu", torch.bfloat16):
                 loss, norm = autocast.step()
             noise.append(abs(loss - want) / want)
@@ -139,8 +145,13 @@ def compare_bf16(name, shape, sequence, microbatch, microbatches, text, steps):
               f"{numpy.mean(off):.1e}; autocast's within {max(noise):.1e} of "
               f"fp32's, mean {numpy.mean(noise):.1e}; norms within "
               f"{max(norms):.1e}")
-        check(max(off) <= max(noise), f"{name}, bf16: the loss is off by "
-              f"{max(off):.2g}; autocast's differs by {max(noise):.2g}")
+        early, early_noise = max(off[:FIRST]), max(noise[:FIRST])
+        check(early <= early_noise, f"{name}, bf16: an early loss is off by "
+              f"{early:.2g}; autocast's differs by {early_noise:.2g}")
+        nearest = max(map(min, off, far))
+        check(nearest <= max(noise), f"{name}, bf16: a loss is {nearest:.2g} "
+              "from both autocast's and fp32's; autocast's differs by "
+              f"{max(noise):.2g}")
         check(numpy.mean(off) <= numpy.mean(noise),
               f"{name}, bf16: losses are off by {numpy.mean(off):.2g} in the mean")
         check(max(norms) <= 1e-2,
