@@ -146,6 +146,10 @@ static void compare(uint64_t seed, const lh_job *job, int64_t least,
         CHECK(r->usd_bound <= ITERATIONS * usd * (1 + 1e-9));
         CHECK(r->gpus_bound <= gpus);
     }
+    if (!r->n_found)
+        CHECK_MSG(r->fastest.train_s > o.deadline_s,
+                  "seed %u, %g: none found, but one takes %g s", (unsigned)seed,
+                  slack, r->fastest.train_s);
     n_with_both += both;
     n_too_late += usd < INFINITY ? 0 : 1;
     lh_size_result_free(r);

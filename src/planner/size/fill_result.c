@@ -240,18 +240,20 @@ static lh_status search_deeply(lhi_size_search *s, bool *found, lh_error *err)
 }
 
 /* Plans the fastest size so far and the largest one by the longer search, so
- * that the fastest size of the result is not one of even partitions only. */
-static lh_status confirm_fastest(lhi_size_search *s, lh_error *err)
+ * that the fastest size of the result is not one of even partitions only.
+ * *found: a size meets the requirements after all. */
+static lh_status confirm_fastest(lhi_size_search *s, bool *found, lh_error *err)
 {
     uint32_t most[LH_MAX_DATACENTERS] = {0};
     const lhi_planned_size *size;
     lh_size run;
-    bool found;
     lhi_size_fill_nodes(s, true, most);
     LHI_TRY(lhi_size_plan(s, most, LHI_SIZE_FULL, &size, err));
-    LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, &found, &run, err));
-    return found ? lhi_size_plan(s, run.nodes, LHI_SIZE_FULL, &size, err)
-                 : LH_OK;
+    LHI_TRY(lhi_size_find_best(s, true, lhi_size_is_faster, found, &run, err));
+    if (*found)
+        LHI_TRY(lhi_size_plan(s, run.nodes, LHI_SIZE_FULL, &size, err));
+    return lhi_size_find_best(s, false, lhi_size_has_fewer_gpus, found, &run,
+                              err);
 }
 
 /* Returns the product of a run's time and cost below which it is the knee. */
@@ -310,10 +312,11 @@ lh_status lhi_size_fill_result(lhi_size_search *s, lh_error *err)
         if (found || better || deep)
             continue;
         LHI_TRY(search_deeply(s, &better, err));
+        if (!better)
+            LHI_TRY(confirm_fastest(s, &better, err));
         deep = true;
     }
     if (!found) {
-        LHI_TRY(confirm_fastest(s, err));
         LHI_TRY(lhi_size_settle_best(s, true, lhi_size_is_faster, &found,
                                      &r->fastest, err));
         if (!found)
