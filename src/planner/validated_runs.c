@@ -21,8 +21,8 @@ typedef struct kind {
 
 /* The held-out halves of docs/validation.md, "Published runs as jobs";
  * `validate-published` fails if they differ from its results. The runs without
- * options are those under Megatron, with only the type of products in the job's
- * `framework`. */
+ * options are those under Megatron and nanotron, with only the type of products
+ * in the job's `framework`. */
 static const kind kinds[] = {
     {LH_FRAMEWORK_NONE,
      DENSE,
