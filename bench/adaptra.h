@@ -55,6 +55,7 @@ void adaptra_claim_orders(score *s, FILE *to);    /* 5 and 14 */
 void adaptra_claim_delays(score *s, FILE *to);    /* 15, 16 and 17 */
 void adaptra_claim_placement(score *s, FILE *to); /* 3 and 18 */
 void adaptra_claim_gaps(score *s, FILE *to);      /* 19 */
+void adaptra_claim_unequal(score *s, FILE *to);   /* equation 1 */
 /* Predictions from job files for figures 14 to 17, 20 and 21. */
 void adaptra_claim_jobs(score *s, FILE *to, const char *folder);
 /* Iteration times of figure 21 in seconds. */

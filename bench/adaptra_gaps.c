@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes Adaptra's figure 19: optimality gaps of its schedules on random
- * profiles. */
+/* Computes Adaptra's figure 19 and equation 1 on random profiles: optimality
+ * gaps of its schedules, and the delays that they absorb. */
 #include "adaptra.h"
 
 #include <math.h>
@@ -23,36 +23,48 @@ static int64_t draw_ns(uint64_t *state, uint64_t least_ms, uint64_t most_ms)
                      1000000);
 }
 
-/* Builds a pipeline with F, B and W between 5 and 15 ms and delays up to
- * `most_delay_ms`. */
-static lh_pipeline *random_pipeline(unsigned stages, unsigned microbatches,
-                                    unsigned most_delay_ms, uint64_t seed)
+/* Passes of the stages and delays of the links between them. */
+typedef struct profile {
+    unsigned stages, microbatches;
+    lh_chunk chunks[ADAPTRA_MOST_STAGES];
+    int64_t delays_ns[ADAPTRA_MOST_STAGES];
+} profile;
+
+/* Draws F, B and W between 5 and 15 ms and delays up to `most_delay_ms`. */
+static profile draw_profile(unsigned stages, unsigned microbatches,
+                            unsigned most_delay_ms, uint64_t seed)
 {
-    lh_chunk chunks[ADAPTRA_MOST_STAGES] = {{0}};
+    profile r = {.stages = stages, .microbatches = microbatches};
+
+    for (unsigned d = 0; d < stages; d++)
+        r.chunks[d] = (lh_chunk){.device = d,
+                                 .f_ns = draw_ns(&seed, 5, 15),
+                                 .d_ns = draw_ns(&seed, 5, 15),
+                                 .w_ns = draw_ns(&seed, 5, 15),
+                                 .mem_f = 1,
+                                 .mem_w = -1};
+    for (unsigned d = 0; d + 1 < stages; d++)
+        r.delays_ns[d] = draw_ns(&seed, 0, most_delay_ms);
+    return r;
+}
+
+static lh_pipeline *build_profile(const profile *r)
+{
     lh_link links[2 * ADAPTRA_MOST_STAGES] = {{0}};
     lh_pipeline_desc desc = {.size = sizeof desc,
-                             .n_devices = stages,
-                             .n_microbatches = microbatches,
-                             .n_chunks = stages,
-                             .chunks = chunks,
+                             .n_devices = r->stages,
+                             .n_microbatches = r->microbatches,
+                             .n_chunks = r->stages,
+                             .chunks = r->chunks,
                              .links = links};
     lh_pipeline *p = NULL;
     lh_error err = {0};
 
-    for (unsigned d = 0; d < stages; d++)
-        chunks[d] = (lh_chunk){.device = d,
-                               .f_ns = draw_ns(&seed, 5, 15),
-                               .d_ns = draw_ns(&seed, 5, 15),
-                               .w_ns = draw_ns(&seed, 5, 15),
-                               .mem_f = 1,
-                               .mem_w = -1};
-    for (unsigned d = 0; d + 1 < stages; d++) {
-        int64_t ns = draw_ns(&seed, 0, most_delay_ms);
-
+    for (unsigned d = 0; d + 1 < r->stages; d++)
         for (unsigned back = 0; back < 2; back++)
-            links[desc.n_links++] = (lh_link){
-                .from = d + back, .to = d + 1 - back, .latency_ns = ns};
-    }
+            links[desc.n_links++] = (lh_link){.from = d + back,
+                                              .to = d + 1 - back,
+                                              .latency_ns = r->delays_ns[d]};
     paper_check_status(lh_pipeline_make(&desc, &p, &err), &err);
     return p;
 }
@@ -82,8 +94,9 @@ static gaps find_gaps(unsigned stages, unsigned microbatches,
     gaps g = {0};
 
     for (uint64_t seed = 0; seed < PROFILES; seed++) {
-        lh_pipeline *p =
-            random_pipeline(stages, microbatches, most_delay_ms, seed);
+        const profile r =
+            draw_profile(stages, microbatches, most_delay_ms, seed);
+        lh_pipeline *p = build_profile(&r);
 
         add_gap(&g, p);
         lh_pipeline_free(p);
@@ -112,6 +125,88 @@ void adaptra_optima(FILE *to, const page_options *how)
     for (int i = 0; i < (how->quick ? 1 : 4); i++)
         for (int k = 0; k < 3; k++)
             print_gaps(to, sizes[i][0], sizes[i][1], delays_ms[k]);
+}
+
+/* --- equation 1 --------------------------------------------------------- */
+
+enum { UNEQUAL_STAGES = 4, UNEQUAL_MICROBATCHES = 30, SLACKNESS = 3 };
+
+/* Returns the makespan of a schedule built without delay, with a delay of the
+ * last link. */
+static double delayed_ms(profile r, const char *method, double delay_ms)
+{
+    uint32_t warmup[UNEQUAL_STAGES];
+    const paper_run how = {.method = method, .warmup = warmup};
+    lh_pipeline *quiet = build_profile(&r);
+
+    for (unsigned i = 0; i < UNEQUAL_STAGES; i++)
+        warmup[i] = 1 + (UNEQUAL_STAGES - 1 - i) * SLACKNESS;
+    r.delays_ns[UNEQUAL_STAGES - 2] = (int64_t)(delay_ms * 1e6);
+    lh_pipeline *slow = build_profile(&r);
+    const double ms = paper_replay_on(quiet, slow, &how).ms;
+
+    lh_pipeline_free(quiet);
+    lh_pipeline_free(slow);
+    return ms;
+}
+
+/* Returns the longest delay of the last link that equation 1 absorbs. */
+static double absorbed_ms(const profile *r)
+{
+    const lh_chunk *of = &r->chunks[UNEQUAL_STAGES - 2], *next = of + 1;
+
+    return (double)(SLACKNESS * (next->f_ns + next->d_ns) - of->f_ns -
+                    of->d_ns) /
+           2e6;
+}
+
+/* Checks whether equation 1 divides the delays that add at most themselves from
+ * those beyond, which add more. */
+static bool is_divided(const profile *r, const char *method)
+{
+    enum { BEYOND_MS = 10 };
+    const double limit_ms = absorbed_ms(r);
+    const double quiet = delayed_ms(*r, method, 0);
+    const double at_limit = delayed_ms(*r, method, limit_ms);
+    const double beyond = delayed_ms(*r, method, limit_ms + BEYOND_MS);
+
+    return at_limit - quiet <= limit_ms && beyond - at_limit > BEYOND_MS;
+}
+
+/* Adds equation 1, theorem 1 for unequal passes: a delay causes no cascading
+ * bubbles "if and only if" it is within the equation. */
+static void claim_unequal(score *s, FILE *to, const char *method,
+                          const char *run, score_class as, const char *why)
+{
+    unsigned divided = 0;
+
+    for (uint64_t seed = 0; seed < PROFILES; seed++) {
+        const profile r =
+            draw_profile(UNEQUAL_STAGES, UNEQUAL_MICROBATCHES, 0, seed);
+
+        divided += is_divided(&r, method);
+    }
+    const score_line l = {
+        "equation 1",
+        "unequal passes: profiles of 25 in which the longest delay that it "
+        "absorbs adds at most itself, and 10 ms more add more than 10 ms",
+        run,
+        score_number(divided, PROFILES),
+        .digits = 0,
+        .unit = "",
+        .as = as,
+        .why = why};
+
+    score_print_line(s, &l, to);
+}
+
+void adaptra_claim_unequal(score *s, FILE *to)
+{
+    claim_unequal(s, to, "slack", "algorithms 1, 3 and 4", SCORE_INFORMATIVE,
+                  "\"if and only if\"; 4 stages, 30 microbatches, slackness 3, "
+                  "passes of 5 to 15 ms");
+    claim_unequal(s, to, "steady-slack", "`steady-slack`", SCORE_VARIANT,
+                  "keeps its slackness, which the theorem's proof assumes");
 }
 
 void adaptra_claim_gaps(score *s, FILE *to)

@@ -464,6 +464,7 @@ void adaptra_claim_orders(score *s, FILE *to)
     claim_slackness(s, to, "steady-slack", "`steady-slack`", SCORE_VARIANT,
                     "keeps its slackness, which the theorem's proof assumes");
     claim_sum(s, to);
+    adaptra_claim_unequal(s, to);
     claim_example(s, to);
     claim_bubbles(s, to);
 }

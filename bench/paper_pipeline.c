@@ -129,31 +129,33 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
     return r;
 }
 
+paper_result paper_replay_on(const lh_pipeline *made_for, const lh_pipeline *p,
+                             const paper_run *how)
+{
+    lh_schedule *s = make_schedule(made_for, how);
+    paper_result r = {.ms = -1};
+
+    if (s)
+        r = run_schedule(p, s, how);
+    lh_schedule_free(s);
+    return r;
+}
+
+paper_result paper_run_on(const lh_pipeline *p, const paper_run *how)
+{
+    return paper_replay_on(p, p, how);
+}
+
 paper_result paper_pipeline_replay(const paper_pipeline *made_for,
                                    const paper_pipeline *q,
                                    const paper_run *how)
 {
     lh_pipeline *of = paper_pipeline_build(made_for),
                 *p = paper_pipeline_build(q);
-    lh_schedule *s = make_schedule(of, how);
-    paper_result r = {.ms = -1};
+    paper_result r = paper_replay_on(of, p, how);
 
-    if (s)
-        r = run_schedule(p, s, how);
-    lh_schedule_free(s);
     lh_pipeline_free(of);
     lh_pipeline_free(p);
-    return r;
-}
-
-paper_result paper_run_on(const lh_pipeline *p, const paper_run *how)
-{
-    lh_schedule *s = make_schedule(p, how);
-    paper_result r = {.ms = -1};
-
-    if (s)
-        r = run_schedule(p, s, how);
-    lh_schedule_free(s);
     return r;
 }
 

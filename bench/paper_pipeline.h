@@ -70,6 +70,9 @@ typedef struct paper_best {
 
 /* Runs a method on any pipeline. */
 paper_result paper_run_on(const lh_pipeline *p, const paper_run *how);
+/* Runs a schedule built for any pipeline on another one, in the same order. */
+paper_result paper_replay_on(const lh_pipeline *made_for, const lh_pipeline *p,
+                             const paper_run *how);
 /* Solves any pipeline under an effort limit. */
 paper_best paper_solve(const lh_pipeline *p, uint64_t effort);
 
