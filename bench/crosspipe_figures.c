@@ -9,6 +9,16 @@
 #include <math.h>
 #include <string.h>
 
+const score_row crosspipe_above = {.low = 1, .has_low = true, .is_ratio = true};
+const score_row crosspipe_below = {
+    .high = 1, .has_high = true, .is_ratio = true};
+const score_row crosspipe_equal = {.low = .95,
+                                   .high = 1.05,
+                                   .has_low = true,
+                                   .has_high = true,
+                                   .is_ratio = true,
+                                   .is_word = true};
+
 /* --- figure 8 ----------------------------------------------------------- */
 
 /* One curve in figure 8. */
