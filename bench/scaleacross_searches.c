@@ -59,6 +59,17 @@ static double find_sailor_over_nodes(const workload *w, const topology *on,
     return best;
 }
 
+/* Returns the seconds of the best plan with PP-out over those of the best plan
+ * with DP-out, each with its own degrees, chunks and schedule. */
+static double pipeline_by_data(const workload *w, const topology *on,
+                               double over, double latency_us)
+{
+    const crossing c = data_out(over, latency_us);
+
+    return across_best_seconds(w, on, &c, "outermost: pipeline") /
+           across_best_seconds(w, on, &c, "outermost: data");
+}
+
 static void add(across_add_value how, void *to, const char *figure,
                 const char *what, double at, double value)
 {
@@ -149,18 +160,13 @@ static void add_per_pass(across_add_value how, void *to, uint32_t microbatches)
     add(how, to, "24", "per pass sailor by best 1:", 16, f.sailor / f.best);
 }
 
-/* Adds figure 5 with the best plan under either placement, each with its own
- * degrees, chunks and schedule. */
+/* Adds figure 5 with the best plan under either placement. */
 static void add_batches(across_add_value how, void *to)
 {
     static const uint32_t batches[] = {2, 11, 44};
-    const crossing c = {.oversubscription = 16, .latency_us = 50};
-
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         const workload w = across_dense_17b(batches[i]);
-        const double ratio =
-            across_best_seconds(&w, NULL, &c, "outermost: pipeline") /
-            across_best_seconds(&w, NULL, &c, "outermost: data");
+        const double ratio = pipeline_by_data(&w, NULL, 16, 50);
 
         add(how, to, "5", "best microbatches", batches[i], ratio);
         if (batches[i] == across_readings_of_batch[0].dense)
@@ -213,6 +219,8 @@ static void add_100k(across_add_value how, void *to)
             (double)f.best_plan.pipeline / w.pipeline);
         add(how, to, "25", "replicas by production us", us,
             (double)f.best_plan.data / w.data);
+        add(how, to, "25", "pipeline by data us", us,
+            pipeline_by_data(&w, &whole, 3, us));
         add_twice_the_batch(how, to, &w, &whole, f.best, over_nodes);
     }
     add(how, to, "25", "gain by gain at 50 us", 1000, gains[1] / gains[0]);
