@@ -541,6 +541,26 @@ def a_signal_to_one_host_ends_all():
 
 
 @test
+def a_stopped_rank_that_does_not_restart_ends_all():
+    """The rank that a process supervises is lost after the process received a
+    stop request; the other host restarts, and would wait 60 s for it."""
+    def lose(host):
+        supervisor, = children(host.pid)
+        rank, = children(supervisor)
+        os.kill(rank, signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGTERM)
+        harness.until(lambda: caught_none(supervisor, signal.SIGTERM), host)
+        os.kill(rank, signal.SIGKILL)
+
+    for i in range(2):
+        ended = run_on_hosts(*ENDLESS, "--max-restarts", "9", "--silence", "600s",
+                             between=lambda hosts, i=i: lose(hosts[i]))
+        check(all(code == 1 and f"the run ends instead of restarting, because "
+                  f"rank {i} received a stop request" in err and
+                  "in time" not in err for err, code in ended), f"{ended}")
+
+
+@test
 def a_signal_in_the_last_iteration_changes_nothing():
     ended = run_on_hosts("train", "slow.yaml", *ENDLESS[2:4], "--steps", "2",
                          *ENDLESS[-2:], between=lambda hosts:

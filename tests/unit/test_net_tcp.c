@@ -159,6 +159,7 @@ typedef struct joining_rank {
     joining *how;
     lhi_rank_main *rank_main;
     uint32_t rank, n;
+    bool was_stopped; /* why it does not join, of leave_in_thread() */
     lh_status status;
     lh_error err;
 } joining_rank;
@@ -182,8 +183,8 @@ static void start_joining(joining_rank *r, joining *j, uint32_t rank,
     CHECK_INT(pthread_create(&r->thread, NULL, join_in_thread, r), 0);
 }
 
-/* A rank that has failed before it could join. */
-static void *fail_in_thread(void *of)
+/* A rank that has failed before it could join, or that was stopped. */
+static void *leave_in_thread(void *of)
 {
     const joining_rank *r = of;
     const lhi_tcp_options o = {.rank = r->rank,
@@ -194,7 +195,10 @@ static void *fail_in_thread(void *of)
                                .secret = secret,
                                .secret_size = strlen(secret),
                                .join_ns = 10 * second_ns};
-    lhi_tcp_send_failure(&o, "text: no such file");
+    if (r->was_stopped)
+        lhi_tcp_send_reason(&o, "rank 2 was stopped");
+    else
+        lhi_tcp_send_failure(&o, "text: no such file");
     return NULL;
 }
 
@@ -318,30 +322,31 @@ static void stopped_while_joining(void)
 }
 
 /* Rank `who` of 4 has failed, and the others begin to join `late_s` later or
- * earlier: all end within 2 s, with its reason. At a restart they wait. A
- * failed rank does not know the number of rails. */
+ * earlier: all end within 2 s, with its reason. At a restart they wait, unless
+ * it was stopped. A failed rank does not know the number of rails. */
 static void failed_before_joining(void)
 {
     static const struct {
         uint32_t who;
         int late_s;
-        bool restarts;
-    } cases[] = {{0, 3, false},
-                 {0, 3, false},
-                 {2, 3, false},
-                 {2, -3, false},
-                 {2, 3, true}};
+        bool restarts, was_stopped;
+    } cases[] = {{0, 3, false, false}, {0, 3, false, false},
+                 {2, 3, false, false}, {2, -3, false, false},
+                 {2, 3, true, false},  {2, 3, true, true},
+                 {2, -3, true, true}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         joining j = usual();
         joining_rank ranks[4];
         char text[80];
-        j.join_ns = (cases[c].restarts ? 20 : 3600) * second_ns;
+        const bool waits = cases[c].restarts && !cases[c].was_stopped;
+        j.join_ns = (waits ? 20 : 3600) * second_ns;
         j.outlasts_wrong_secrets = cases[c].restarts;
         j.n_rails = c % 2 * 2;
         const uint32_t who = cases[c].who;
         ranks[who] = (joining_rank){.how = &j, .rank = who, .n = 4};
+        ranks[who].was_stopped = cases[c].was_stopped;
         if (cases[c].late_s > 0) {
-            pthread_create(&ranks[who].thread, NULL, fail_in_thread,
+            pthread_create(&ranks[who].thread, NULL, leave_in_thread,
                            &ranks[who]);
             lhi_sleep_for(cases[c].late_s * second_ns);
         }
@@ -352,24 +357,24 @@ static void failed_before_joining(void)
         if (cases[c].late_s < 0) {
             lhi_sleep_for(-cases[c].late_s * second_ns);
             begin_ns = lhi_now_ns();
-            pthread_create(&ranks[who].thread, NULL, fail_in_thread,
+            pthread_create(&ranks[who].thread, NULL, leave_in_thread,
                            &ranks[who]);
         }
         snprintf(text, sizeof text,
-                 cases[c].restarts
-                     ? "rank %u has not joined rank 0 in time"
+                 waits ? "rank %u has not joined rank 0 in time"
+                 : cases[c].was_stopped
+                     ? "rank %u was stopped"
                      : "rank %u failed before it joined: text: no such file",
                  who);
         for (uint32_t i = 0; i < 4; i++) {
             pthread_join(ranks[i].thread, NULL);
             if (i == who)
                 continue;
-            CHECK_INT(ranks[i].status, cases[c].restarts ? LH_EIO : LH_EINVAL);
+            CHECK_INT(ranks[i].status, waits ? LH_EIO : LH_EINVAL);
             CHECK_STR(ranks[i].err.text, text);
         }
         const int64_t took_ns = lhi_now_ns() - begin_ns;
-        CHECK(cases[c].restarts ? took_ns >= j.join_ns
-                                : took_ns < 2 * second_ns);
+        CHECK(waits ? took_ns >= j.join_ns : took_ns < 2 * second_ns);
     }
 }
 
@@ -451,6 +456,7 @@ static void a_rank_comes_back(void)
     static const bool is_replaced[] = {false, true, false};
     joining j = usual();
     joining_rank ranks[4], failed = {.how = &j, .rank = 1, .n = 3};
+    joining_rank stopped = {.how = &j, .rank = 1, .n = 3, .was_stopped = true};
     lhi_tcp_returns *returns = NULL;
     lh_error err;
     j.join_ns = 3600 * second_ns;
@@ -468,12 +474,14 @@ static void a_rank_comes_back(void)
     start_joining(&ranks[0], &j, 2, 3, nothing);
     start_joining(&ranks[1], &other_secret, 1, 3, nothing);
     start_joining(&ranks[2], &other_setup, 1, 3, nothing);
-    pthread_create(&failed.thread, NULL, fail_in_thread, &failed);
+    pthread_create(&failed.thread, NULL, leave_in_thread, &failed);
+    pthread_create(&stopped.thread, NULL, leave_in_thread, &stopped);
     for (int i = 0; i < 20; i++) { /* iterations of 1 s */
         CHECK_INT(lhi_tcp_returns_poll(returns), UINT32_MAX);
         lhi_sleep_for(second_ns);
     }
     pthread_join(failed.thread, NULL);
+    pthread_join(stopped.thread, NULL);
     static const char *const texts[] = {"rank 2 is already connected",
                                         "wrong secret", "has another plan"};
     for (int i = 0; i < 3; i++) {

@@ -98,12 +98,18 @@ static bool has_uninformed(const start *s)
     return false;
 }
 
+/* Records that no other rank has received why the run ends. */
+static void mark_uninformed(const start *s)
+{
+    for (uint32_t i = 0; s->tcp && i < s->tcp->n_ranks; i++)
+        s->tcp->needs_reason[i] = s->rank == 0 ? i > 0 : i == 0;
+}
+
 /* Sends the reason `why` for which no rank joins to the ranks that have not
  * received it; after this process has printed it, as it may take long. */
 static void inform_others(const start *s, const char *why)
 {
     lhi_tcp_options o = *s->tcp;
-    o.setup = NULL; /* as a rank that has failed */
     o.join_ns = report_ns;
     o.is_stopped = is_stopped_at_once;
     o.stop_context = s->job;
@@ -340,6 +346,8 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
     s->job->was_stopped = s->failure->was_stopped;
     for (uint32_t i = 1; i <= s->n_replaced; i++)
         free(results[i].text);
+    if (s->failure->stops_run)
+        mark_uninformed(s);
     const bool informs = status != LH_OK && has_uninformed(s);
     if (status != LH_OK && (status != LH_ECANCELED || informs))
         exit_with_message(s->job, s->failure->is_reporter ? why.text : NULL);

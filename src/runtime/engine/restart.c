@@ -284,6 +284,22 @@ static bool is_stopping(const lhi_job *job, const lhi_net_stop *stop)
                     job->o.stop(job->o.context) != LH_STOP_NO);
 }
 
+/* Ends the run, whose other ranks restart because of `why`, on a launched rank
+ * that received a stop request: adds that to `why`. */
+static void stop_restart(const lhi_job *job, const lhi_attempts *a,
+                         lh_error *why)
+{
+    char text[sizeof why->text];
+    if (!a->failure || !job->record || job->n_restarts >= job->o.max_restarts)
+        return;
+    a->failure->stops_run = a->failure->is_reporter = true;
+    snprintf(text, sizeof text, "%.300s", why->text);
+    lhi_fail(why, why->code,
+             "%s; the run ends instead of restarting, because rank %" PRIu32
+             " received a stop request",
+             text, a->numbers[0]);
+}
+
 /* Runs the attempts (starts of all ranks) until one succeeds or restarts are
  * used up; `stop`: NULL without a stop callback; `results`: of the last
  * attempt, one per rank. */
@@ -312,7 +328,10 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
             /* The others cannot know it and do not join a second time. */
             is_loss = is_loss && job->n_restarts > 0;
         }
-        needs_restart = status != LH_OK && is_loss && !is_stopping(job, stop);
+        const bool fails_by_loss = status != LH_OK && is_loss;
+        needs_restart = fails_by_loss && !is_stopping(job, stop);
+        if (fails_by_loss && !needs_restart)
+            stop_restart(job, a, &why);
         if (needs_restart)
             record_lost_rank(job, lost_rank, why.text);
         restarts = needs_restart;

@@ -56,6 +56,7 @@ typedef struct lhi_attempt_failure {
     uint32_t rank;    /* the lost rank; LHI_NET_NO_RANK: unknown */
     bool is_reporter; /* this process prints the reason */
     bool was_stopped; /* no failure: a stop request has ended the run */
+    bool stops_run;   /* because of a stop request the rank does not restart */
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
 

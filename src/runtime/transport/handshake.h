@@ -83,8 +83,7 @@ typedef enum lhi_setup_option {
 /* Digest of everything that must be equal on all ranks: the first bytes of
  * SHA-256 over the plan without its schedule, over the schedule, over all
  * options and over the data, at these offsets; then one byte for each named
- * option, the first of SHA-256 over its value; zeros. A digest of zeros alone
- * stands for a rank that has failed before it knew its setup. */
+ * option, the first of SHA-256 over its value; zeros. */
 enum {
     LHI_SETUP_PART_BYTES = 6,
     LHI_SETUP_SCHEDULE_AT = LHI_SETUP_PART_BYTES,
@@ -93,6 +92,10 @@ enum {
     LHI_SETUP_NAMED_AT = 4 * LHI_SETUP_PART_BYTES,
     LHI_SETUP_BYTES = 64
 };
+/* Value of all bytes in place of the digest, from a rank that connects only to
+ * send why it does not join: it has failed before it knew its setup, or it was
+ * stopped. */
+enum { LHI_SETUP_FAILED = 0, LHI_SETUP_STOPPED = 0xff };
 _Static_assert(LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED <= LHI_SETUP_BYTES,
                "each named option has a byte");
 

@@ -113,17 +113,26 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
-/* Checks whether a rank has failed before it knew its setup, and joins only to
- * report that. */
-static bool is_failed(const unsigned char setup[LHI_SETUP_BYTES])
+/* Checks whether all bytes of a rank's setup are `mark`, LHI_SETUP_FAILED or
+ * LHI_SETUP_STOPPED. */
+static bool has_mark(const unsigned char setup[LHI_SETUP_BYTES],
+                     unsigned char mark)
 {
-    static const unsigned char none[LHI_SETUP_BYTES];
-    return memcmp(setup, none, sizeof none) == 0;
+    unsigned char marked[LHI_SETUP_BYTES];
+    memset(marked, mark, sizeof marked);
+    return memcmp(setup, marked, sizeof marked) == 0;
+}
+
+/* Checks whether a rank connects only to send why it does not join. */
+static bool is_leaving(const unsigned char setup[LHI_SETUP_BYTES])
+{
+    return has_mark(setup, LHI_SETUP_FAILED) ||
+           has_mark(setup, LHI_SETUP_STOPPED);
 }
 
 /* Checks whether an authenticated rank has another number of ranks or rails, or
  * another setup, than this rank; `text` receives the difference and a remedy.
- * One that has failed knows only its number of ranks. */
+ * One that does not join sends only its number of ranks. */
 static bool find_difference(const lhi_tcp_options *o,
                             const lhi_pending_connection *g,
                             const unsigned char setup[LHI_SETUP_BYTES],
@@ -137,7 +146,7 @@ static bool find_difference(const lhi_tcp_options *o,
                  o->rank, o->n_ranks, rank, n_ranks);
         return true;
     }
-    if (o->setup && is_failed(setup))
+    if (o->setup && is_leaving(setup))
         return false;
     if (g->n_rails != o->n_rails) {
         snprintf(text, room,
@@ -156,8 +165,9 @@ static bool find_difference(const lhi_tcp_options *o,
     return what != NULL;
 }
 
-/* Checks whether an authenticated rank has this rank's setup, or reports a
- * failure during the first joining; otherwise refuses it. If it has another
+/* Checks whether an authenticated rank has this rank's setup, or sends why the
+ * joining must end; otherwise refuses it. A rank that was stopped ends each
+ * joining, a rank that has failed only the first one. If a rank has another
  * setup, the joining ends with the same reason; a run that has begun
  * continues. */
 static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
@@ -166,8 +176,9 @@ static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
     const lhi_tcp_options *o = t->options;
     char text[200];
     const bool differs = find_difference(o, g, setup, text, sizeof text);
-    if (!differs && o->setup && is_failed(setup) &&
-        (o->outlasts_wrong_secrets || t->detects_returns)) {
+    if (!differs && o->setup && is_leaving(setup) &&
+        (t->detects_returns ||
+         (o->outlasts_wrong_secrets && !has_mark(setup, LHI_SETUP_STOPPED)))) {
         lhi_tcp_refuse(t, g->fd, false, "the run continues without it");
         return false;
     }
@@ -231,7 +242,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     lhi_handshake_write(&answer, bytes);
     if (!lhi_send_now(g->fd, bytes, sizeof bytes))
         return false;
-    t->n_failed += o->setup && is_failed(h->setup);
+    t->n_leaving += o->setup && is_leaving(h->setup);
     t->progress_ns = lhi_now_ns();
     t->fds[rank] = g->fd;
     t->shakes[rank] = g->shake;

@@ -267,7 +267,7 @@ static lh_status receive_failure(lhi_tcp_join_state *t, uint32_t from,
 static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    while (t->end_reason[0] || t->n_failed > 0 ||
+    while (t->end_reason[0] || t->n_leaving > 0 ||
            find_first_missing(t, o->rank + 1) < o->n_ranks) {
         lh_error why = {0};
         uint32_t spoke = UINT32_MAX;
@@ -705,12 +705,20 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
 }
 
-void lhi_tcp_send_reason(const lhi_tcp_options *o, const char *text)
+/* Sends the reason `text` as lhi_tcp_send_reason() does. `mark`:
+ * LHI_SETUP_FAILED or LHI_SETUP_STOPPED. */
+static void send_reason(const lhi_tcp_options *options, unsigned char mark,
+                        const char *text)
 {
     lh_error ignored;
+    unsigned char setup[LHI_SETUP_BYTES];
+    lhi_tcp_options with = *options;
+    const lhi_tcp_options *const o = &with;
     lhi_tcp_join_state t = {.options = o, .listener = -1};
     struct sockaddr_storage a;
     socklen_t size = 0;
+    memset(setup, mark, sizeof setup);
+    with.setup = o->rank > 0 ? setup : NULL; /* rank 0 answers all setups */
     t.until_ns = lhi_now_ns() + o->join_ns;
     lhi_compute_job_digest(o->job, t.job);
     if (!lhi_handshake_can_authenticate() ||
@@ -738,10 +746,15 @@ void lhi_tcp_send_reason(const lhi_tcp_options *o, const char *text)
     lhi_tcp_release(&t);
 }
 
+void lhi_tcp_send_reason(const lhi_tcp_options *o, const char *text)
+{
+    send_reason(o, LHI_SETUP_STOPPED, text);
+}
+
 void lhi_tcp_send_failure(const lhi_tcp_options *o, const char *why)
 {
     char text[LHI_REFUSAL_BYTES];
     snprintf(text, sizeof text, "rank %u failed before it joined: %s", o->rank,
              why);
-    lhi_tcp_send_reason(o, text);
+    send_reason(o, LHI_SETUP_FAILED, text);
 }

@@ -30,13 +30,14 @@ lh_status lhi_tcp_join(const lhi_tcp_options *options,
                        lhi_tcp_extra_callback *on_extra, void *context,
                        int *fds, unsigned char *keys, lh_error *err);
 
-/* Sends to the other ranks the reason `text` for which this one does not join
- * them, so that they end. Rank 0 answers their connections, other ranks connect
- * to rank 0; at most for options->join_ns, or until options->is_stopped(). */
+/* Sends to the other ranks the reason `text` for which this one stops instead
+ * of joining them, also at a restart, so that they end. Rank 0 answers their
+ * connections, other ranks connect to rank 0; at most for options->join_ns, or
+ * until options->is_stopped(). Ignores options->setup. */
 void lhi_tcp_send_reason(const lhi_tcp_options *options, const char *text);
 
 /* Reports to the other ranks, in the same way, that this one has failed because
- * of `why` before it could join them. */
+ * of `why` before it could join them. At a restart they continue without it. */
 void lhi_tcp_send_failure(const lhi_tcp_options *options, const char *why);
 
 #endif

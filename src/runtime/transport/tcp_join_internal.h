@@ -40,9 +40,10 @@ typedef struct lhi_tcp_join_state {
     char end_reason[LHI_REFUSAL_BYTES];
     lh_status end_status;
     int64_t end_ns;
-    bool *has_reason;  /* per rank: it got the reason */
-    bool is_informed;  /* this rank got a reason that ends the run */
-    uint32_t n_failed; /* connected ranks that are to send why they failed */
+    bool *has_reason;   /* per rank: it got the reason */
+    bool is_informed;   /* this rank got a reason that ends the run */
+    uint32_t n_leaving; /* connected ranks that are to send why they do not
+                         * join */
     /* Joining stops: options->is_stopped() has returned true. A rank that is
      * connecting to a lower rank continues for at most 1 s, so that it can send
      * the reason over a complete connection. */
