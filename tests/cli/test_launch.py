@@ -97,6 +97,18 @@ def hosts_start_the_ranks_of_each_host():
 
 
 @test
+def ranks_without_hosts_join_hosts():
+    """A rank that plain variables start does not know the ranks per host."""
+    for alone in range(2):
+        with reserved_port() as port:
+            starts = [(["--hosts", "127.0.0.1:1,localhost:1"], SECRET |
+                       {"NODE_RANK": str(i), "MASTER_PORT": str(port)})
+                      for i in range(2)]
+            starts[alone] = rank(alone, MASTER_PORT=str(port))
+            check_run(together(*starts))
+
+
+@test
 def other_lists_of_hosts_end_the_run():
     """Rank 1 is missing, but the ranks do not wait for it."""
     for n, first, last in ((3, "127.0.0.1:1,localhost:2",

@@ -252,12 +252,18 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
                                 const lhi_job *job, lh_error *err)
 {
     const lh_exec_options *exec = &job->exec->options;
-    const uint64_t numbers[] = {
-        LHI_MESSAGE_VERSION,  (uint64_t)exec->receives,     exec->coupled_queue,
-        (uint64_t)exec->path, (uint64_t)exec->host_copy_ns, job->emulates,
-        job->o.steps,         job->o.message_bytes,         job->o.profiles,
-        job->o.adapt != NULL, (uint64_t)job->o.silence_ns,  job->o.max_restarts,
-        job->host_layout};
+    const uint64_t numbers[] = {LHI_MESSAGE_VERSION,
+                                (uint64_t)exec->receives,
+                                exec->coupled_queue,
+                                (uint64_t)exec->path,
+                                (uint64_t)exec->host_copy_ns,
+                                job->emulates,
+                                job->o.steps,
+                                job->o.message_bytes,
+                                job->o.profiles,
+                                job->o.adapt != NULL,
+                                (uint64_t)job->o.silence_ns,
+                                job->o.max_restarts};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     if (job->model)
         digest_training_options(sum, job->model);
@@ -313,8 +319,7 @@ static lh_status digest_named_options(unsigned char out[LHI_SETUP_NAMED],
         [LHI_SETUP_EMULATE_LINKS] = job->emulates,
         [LHI_SETUP_PROFILE_OUT] = job->o.profiles,
         [LHI_SETUP_MEMORY] = job->o.enforces_memory,
-        [LHI_SETUP_EVENTS] = lhi_load_little_endian(events, 8),
-        [LHI_SETUP_HOSTS] = job->host_layout};
+        [LHI_SETUP_EVENTS] = lhi_load_little_endian(events, 8)};
     for (uint32_t i = 0; i < LHI_SETUP_NAMED; i++) {
         unsigned char sum[DIGEST_BYTES] = {0};
         digest_numbers(sum, &values[i], 1);
@@ -344,5 +349,7 @@ lh_status lhi_job_compute_digest(const lhi_job *job,
     memcpy(out + LHI_SETUP_OPTIONS_AT, options, LHI_SETUP_PART_BYTES);
     memcpy(out + LHI_SETUP_DATA_AT, data, LHI_SETUP_PART_BYTES);
     memcpy(out + LHI_SETUP_NAMED_AT, named, LHI_SETUP_NAMED);
+    lhi_store_little_endian(out + LHI_SETUP_HOSTS_AT, LHI_SETUP_HOSTS_BYTES,
+                            job->host_layout);
     return LH_OK;
 }

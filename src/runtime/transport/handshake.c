@@ -122,9 +122,16 @@ const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                       "--inject, or the plan)"},
                  {LHI_SETUP_OPTIONS_AT, LHI_SETUP_PART_BYTES, "other options"},
                  {LHI_SETUP_DATA_AT, LHI_SETUP_PART_BYTES, "other data"}};
+    static const unsigned char unknown[LHI_SETUP_HOSTS_BYTES];
+    const unsigned char *const hosts = a + LHI_SETUP_HOSTS_AT;
+    const unsigned char *const other_hosts = b + LHI_SETUP_HOSTS_AT;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (memcmp(a + parts[i].at, b + parts[i].at, parts[i].size) != 0)
             return parts[i].name;
+    if (memcmp(hosts, other_hosts, sizeof unknown) != 0 &&
+        memcmp(hosts, unknown, sizeof unknown) != 0 &&
+        memcmp(other_hosts, unknown, sizeof unknown) != 0)
+        return "another --hosts";
     return NULL;
 }
 

@@ -69,8 +69,7 @@ enum {
     X(EMULATE_LINKS, "--emulate-links or --real-links")                        \
     X(PROFILE_OUT, "--profile-out")                                            \
     X(MEMORY, "--memory")                                                      \
-    X(EVENTS, "--events")                                                      \
-    X(HOSTS, "--hosts")
+    X(EVENTS, "--events")
 
 /* Index of a named option. */
 typedef enum lhi_setup_option {
@@ -83,21 +82,24 @@ typedef enum lhi_setup_option {
 /* Digest of everything that must be equal on all ranks: the first bytes of
  * SHA-256 over the plan without its schedule, over the schedule, over all
  * options and over the data, at these offsets; then one byte for each named
- * option, the first of SHA-256 over its value; zeros. */
+ * option, the first of SHA-256 over its value; the hash of the ranks per host,
+ * 0 if it is unknown; zeros. */
 enum {
     LHI_SETUP_PART_BYTES = 6,
     LHI_SETUP_SCHEDULE_AT = LHI_SETUP_PART_BYTES,
     LHI_SETUP_OPTIONS_AT = 2 * LHI_SETUP_PART_BYTES,
     LHI_SETUP_DATA_AT = 3 * LHI_SETUP_PART_BYTES,
     LHI_SETUP_NAMED_AT = 4 * LHI_SETUP_PART_BYTES,
+    LHI_SETUP_HOSTS_AT = LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED,
+    LHI_SETUP_HOSTS_BYTES = 4,
     LHI_SETUP_BYTES = 64
 };
 /* Value of all bytes in place of the digest, from a rank that connects only to
  * send why it does not join: it has failed before it knew its setup, or it was
  * stopped. */
 enum { LHI_SETUP_FAILED = 0, LHI_SETUP_STOPPED = 0xff };
-_Static_assert(LHI_SETUP_NAMED_AT + LHI_SETUP_NAMED <= LHI_SETUP_BYTES,
-               "each named option has a byte");
+_Static_assert(LHI_SETUP_HOSTS_AT + LHI_SETUP_HOSTS_BYTES <= LHI_SETUP_BYTES,
+               "the digest has all parts");
 
 /* A handshake message. */
 typedef struct lhi_handshake_message {
@@ -139,7 +141,8 @@ bool lhi_handshake_can_authenticate(void);
 /* Computes SHA-256; zeros in a build without OpenSSL. */
 void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
 /* Describes the first difference of two setups' digests, such as "another plan"
- * or "another --steps"; NULL: equal. */
+ * or "another --steps"; NULL: equal. Hosts that one does not know are no
+ * difference. */
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES]);
 /* Computes the digest of the job's name, by which connections from other jobs
