@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import socket
@@ -143,12 +144,47 @@ def run(*args, stdin="", env=None, program=None, **more):
 
 
 def until(condition, process):
-    """Waits until the condition holds; false if the program ends before."""
+    """Waits until the condition holds; false if the program ends before. Raises
+    TimeoutExpired after HANGS seconds."""
+    end = time.monotonic() + HANGS
     while not condition():
         if process.poll() is not None:
             return condition()
+        if time.monotonic() > end:
+            raise subprocess.TimeoutExpired(process.args, HANGS)
         time.sleep(0.02)
     return True
+
+
+def read_line(pipe, process):
+    """Returns the next line from a pipe of the program, and leaves the rest for
+    communicate(). Raises TimeoutExpired after HANGS seconds."""
+    end = time.monotonic() + HANGS
+    line = b""
+    while not line.endswith(b"\n"):
+        left = max(0, end - time.monotonic())
+        if not select.select([pipe], [], [], left)[0]:
+            raise subprocess.TimeoutExpired(process.args, HANGS, line)
+        byte = os.read(pipe.fileno(), 1)
+        if not byte:
+            break
+        line += byte
+    return line.decode()
+
+
+def write_fifo(path, text, process):
+    """Writes a short text to a named pipe once it is read; false if the program
+    ends before."""
+    def writes():
+        try:
+            fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it
+            return False
+        with open(fifo, "w", encoding="utf-8") as file:
+            file.write(text)
+        return True
+
+    return until(writes, process)
 
 
 def children(pid):

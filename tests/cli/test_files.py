@@ -13,8 +13,8 @@ import signal
 import subprocess
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     finish, json_case, makes, read, run, test, uniform, until,
-                     write)
+                     finish, json_case, makes, read, read_line, run, test,
+                     uniform, until, write)
 from input_files import HAS_PLAYGROUND, MEGATRON
 
 NO_SPACE = r"No space left on device"
@@ -377,7 +377,7 @@ def a_log_without_a_reader_does_not_end_the_run():
 
     check(until(has_a_line, process), "the log has its first line")
     os.close(reader)
-    said = process.stderr.readline()
+    said = read_line(process.stderr, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=HANGS)
     check(process.returncode == 1 and

@@ -339,8 +339,9 @@ def a_signal_to_one_host_reaches_hosts_that_join_later():
             harness.until(lambda: len(children(first.pid)) == 2 and
                           children(last.pid), first)
             first.send_signal(signal.SIGTERM)
-            said = first.stderr.readline()
-            (folder / "three.yaml").write_text(read("three.yaml"))
+            said = harness.read_line(first.stderr, first)
+            check(harness.write_fifo(folder / "three.yaml", read("three.yaml"),
+                                     last), "the late rank reads its file")
             ends = [one.communicate(timeout=harness.HANGS)[1] for one in hosts]
         check("was stopped before all ranks had joined" in said or
               "was killed by signal 15" in said, f"{late} {more}: {said} {ends}")

@@ -10,8 +10,8 @@ import signal
 import subprocess
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK,
-                     case, check, finish, json_case, read, uniform, until,
-                     without_progress, write)
+                     case, check, finish, json_case, read, read_line, uniform,
+                     until, without_progress, write)
 from harness import run as run_once
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
@@ -163,7 +163,7 @@ check(len(json.loads(done.stdout)["iterations"]) == 4 and
 endless = subprocess.Popen(
     [PROGRAM, *FAST, "--steps", "100000000", "--progress", "1"], cwd=WORK,
     env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-first = endless.stdout.readline()
+first = read_line(endless.stdout, endless)
 check(first.startswith("iteration 1 of 100000000: ") and
       endless.poll() is None, f"the first line: {first}")
 endless.send_signal(signal.SIGINT)

@@ -604,15 +604,16 @@ def interrupted(call, path):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         for _ in range(2):
-            check(process.stdout.readline() == "begun\n", f"{call}: begun")
+            check(harness.read_line(process.stdout, process) == "begun\n",
+                  f"{call}: begun")
             # Interrupts during the search, after it has used processor time.
             until = harness.worked(process) + 0.3
             harness.until(lambda: harness.worked(process) > until, process)
             process.send_signal(signal.SIGINT)
-            check(process.stdout.readline() == "interrupted\n", f"{call}: int")
-        # communicate() would not return the data that readline() has buffered.
-        out, err = process.stdout.read(), process.stderr.read()
-        check(out == "1f1b\n0\n" and process.wait(HANGS) == 0,
+            check(harness.read_line(process.stdout, process) ==
+                  "interrupted\n", f"{call}: int")
+        out, err = process.communicate(timeout=HANGS)
+        check(out == "1f1b\n0\n" and process.returncode == 0,
               f"{call}: {out!r} {err}")
     finally:
         process.kill()
