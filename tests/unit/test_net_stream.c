@@ -124,9 +124,9 @@ static void nothing_after_goodbye(void)
     close(fds[1]);
 }
 
-/* A rank that leaves a failed run reports the reason, even if another rank
- * reported it first: that report may be late. */
-static void passes_the_reason_on(void)
+/* A rank that leaves a failed run reports the reason and its cause, even if
+ * another rank reported it first: that report may be late. */
+static void passes_on(lhi_failure_cause cause)
 {
     int fds[3];
     unsigned char payload[LHI_NET_EAGER_BYTES];
@@ -134,24 +134,33 @@ static void passes_the_reason_on(void)
     lhi_net *net = rank_zero(3, 0, fds);
     static const char why[] = "the roof fell in";
     lhi_frame f = {
-        .kind = LHI_FRAME_ABORT, .tag = 2, .size = strlen(why), .id = 1};
+        .kind = LHI_FRAME_ABORT, .tag = 2, .size = strlen(why), .id = cause};
     lhi_net_op op = {0};
     lh_error err = {0};
     CHECK_OK(lhi_net_receive(net, 1, 7, &byte, 1, &op, &err), err);
     send_frame(fds[2], &f, why);
     CHECK_INT(lhi_net_wait(net, &op, 0, &err), LH_EIO);
     CHECK_STR(err.text, why);
-    CHECK_INT(lhi_net_lost_rank(net), 2);
+    CHECK_INT(lhi_net_lost_rank(net),
+              cause == LHI_CAUSE_ERROR ? LHI_NET_NO_RANK : 2);
+    CHECK_INT(lhi_net_failure_cause(net), cause);
     lhi_net_close(net);
     f = (lhi_frame){0};
     CHECK(read_frame(fds[1], &f, payload));
     CHECK_INT(f.kind, LHI_FRAME_ABORT);
     CHECK_INT(f.tag, 2);
-    CHECK_INT(f.id, 1);
+    CHECK_INT(f.id, cause);
     CHECK(f.size == strlen(why) && memcmp(payload, why, f.size) == 0);
     CHECK(!read_frame(fds[1], &f, payload));
     close(fds[1]);
     close(fds[2]);
+}
+
+static void passes_the_reason_on(void)
+{
+    passes_on(LHI_CAUSE_ERROR);
+    passes_on(LHI_CAUSE_LOSS);
+    passes_on(LHI_CAUSE_RETURN);
 }
 
 /* If bytes of a message are lost, the sender's PINGs must not be taken for its

@@ -586,18 +586,18 @@ static void greetings(void)
     bytes[9] = LHI_HANDSHAKE_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it uses version 6 of the wire format, not 5");
+    CHECK_HAS(err.text, "it uses version 7 of the wire format, not 6");
 }
 
 static void frames(void)
 {
     unsigned char bytes[LHI_FRAME_BYTES];
-    const lhi_frame f = {.kind = LHI_FRAME_SMALL,
-                         .link = 2,
-                         .slot = 3,
-                         .tag = 4,
-                         .size = 5,
-                         .entered_ns = 6};
+    lhi_frame f = {.kind = LHI_FRAME_SMALL,
+                   .link = 2,
+                   .slot = 3,
+                   .tag = 4,
+                   .size = 5,
+                   .entered_ns = 6};
     lhi_frame back;
     lh_error err = {0};
     lhi_frame_write(&f, bytes);
@@ -606,7 +606,13 @@ static void frames(void)
     CHECK(back.size == 5 && back.entered_ns == 6);
     bytes[2] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "a frame of version 6, not 5");
+    CHECK_HAS(err.text, "a frame of version 7, not 6");
+    f = (lhi_frame){.kind = LHI_FRAME_ABORT, .id = LHI_CAUSE_RETURN};
+    lhi_frame_write(&f, bytes);
+    CHECK_OK(lhi_frame_read(bytes, &back, &err), err);
+    f.id++;
+    lhi_frame_write(&f, bytes);
+    CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
 }
 
 int main(void)

@@ -133,6 +133,7 @@ typedef struct lhi_job {
     /* The last lost rank, and how often it was lost in succession; 0: unknown
      */
     uint32_t lost_rank, n_lost_again;
+    bool is_return; /* the last restart is with a returned host */
     /* A stop request has ended the run, of which this process runs a rank other
      * than rank 0, started by a launcher. */
     bool was_stopped;

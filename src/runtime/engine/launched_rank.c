@@ -152,12 +152,12 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
 }
 
 /* Stores why this attempt of the run failed, for the parent process: `text`;
- * is_loss: a rank was lost, so the run may restart; `rank`: the lost rank, or
+ * the run may restart unless `cause` is an error; `rank`: the lost rank, or
  * LHI_NET_NO_RANK; is_reporter: this process prints the error. */
-static void store_failure(const start *s, bool is_loss, uint32_t rank,
-                          bool is_reporter, const char *text)
+static void store_failure(const start *s, lhi_failure_cause cause,
+                          uint32_t rank, bool is_reporter, const char *text)
 {
-    s->failure->is_loss = is_loss;
+    s->failure->cause = cause;
     s->failure->rank = rank;
     s->failure->is_reporter = is_reporter;
     snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
@@ -170,9 +170,8 @@ static lh_status child_rank_main(lhi_net *net, void *of, char **result,
 {
     const start *s = of;
     lh_status status = lhi_job_run_rank(net, s->job, result, size, err);
-    const uint32_t lost = lhi_net_lost_rank(net);
     if (status != LH_OK)
-        store_failure(s, lost != LHI_NET_NO_RANK, lost,
+        store_failure(s, lhi_net_failure_cause(net), lhi_net_lost_rank(net),
                       lhi_net_is_reporter(net), lhi_net_failure(net));
     s->failure->was_stopped = s->job->was_stopped;
     return status;
@@ -257,8 +256,9 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
                        "resume from the checkpoints (--resume)"
                      : "%s",
                  why.text);
-        store_failure(s, restarts && !is_first_lost, LHI_NET_NO_RANK, true,
-                      text);
+        store_failure(
+            s, restarts && !is_first_lost ? LHI_CAUSE_LOSS : LHI_CAUSE_ERROR,
+            LHI_NET_NO_RANK, true, text);
         return lhi_fail(err, status, "%s", text);
     }
     __atomic_store_n(&s->failure->has_joined, true, __ATOMIC_RELEASE);

@@ -96,19 +96,13 @@ static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
     return LH_OK;
 }
 
-/* Checks whether an attempt failed, because of `why`, only to restart with a
- * returned host. */
-static bool is_return(const char *why)
+/* Records in the job which rank was lost; LHI_NET_NO_RANK: unknown. A host that
+ * is back is no loss. */
+static void record_lost_rank(lhi_job *job, uint32_t rank,
+                             lhi_failure_cause cause)
 {
-    const size_t size = sizeof LHI_HOST_IS_BACK - 1, n = strlen(why);
-    return n >= size && strcmp(why + n - size, LHI_HOST_IS_BACK) == 0;
-}
-
-/* Records in the job which rank was lost because of `why`; LHI_NET_NO_RANK:
- * unknown. */
-static void record_lost_rank(lhi_job *job, uint32_t rank, const char *why)
-{
-    if (is_return(why))
+    job->is_return = cause == LHI_CAUSE_RETURN;
+    if (job->is_return)
         return;
     if (rank == LHI_NET_NO_RANK) {
         job->n_lost_again = 0;
@@ -118,12 +112,12 @@ static void record_lost_rank(lhi_job *job, uint32_t rank, const char *why)
     job->lost_rank = rank;
 }
 
-/* Formats a note on a rank that was lost several times in succession, the last
- * time because of `why`, into `out`; "": there is none. */
-static void format_lost_again(const lhi_job *job, const char *why, char out[80])
+/* Formats a note on a rank that was lost several times in succession into
+ * `out`; "": there is none. */
+static void format_lost_again(const lhi_job *job, char out[80])
 {
     *out = '\0';
-    if (job->n_lost_again > 1 && !is_return(why))
+    if (job->n_lost_again > 1 && !job->is_return)
         snprintf(out, 80,
                  "; rank %" PRIu32 " was lost %" PRIu32
                  " times in succession: check its host",
@@ -145,7 +139,7 @@ static void add_restarts_used_up(const lhi_job *job, lh_error *why)
                       : "; it has no checkpoint",
                  step, job->model->checkpoint);
     snprintf(text, sizeof text, "%.200s", why->text);
-    format_lost_again(job, text, again);
+    format_lost_again(job, again);
     lhi_fail(why, why->code,
              "%s; all restarts are used up (--max-restarts %" PRIu32 ")%s%s",
              text, n, again, last);
@@ -196,7 +190,7 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
         LHI_TRY(find_own_checkpoint(job, &step, err));
     if (step > 0 && lhi_job_has_threads(job)) /* they share the job */
         resume_own_checkpoint(job);
-    format_lost_again(job, why, again);
+    format_lost_again(job, again);
     snprintf(text, sizeof text,
              "%.500s; all ranks restart (restart %" PRIu32
              " of at most %" PRIu32 ")%s",
@@ -310,6 +304,7 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
     uint32_t lost_rank;
     lh_error why = {0};
     lh_status status;
+    lhi_failure_cause cause;
     bool restarts = false, needs_restart;
     do {
         for (uint32_t i = 0; i < a->n; i++) {
@@ -319,21 +314,21 @@ static lh_status repeat_attempts(lhi_job *job, const lhi_attempts *a,
         if (a->prepare)
             LHI_TRY(a->prepare(a->context, err));
         status = run_ranks(job, a, stop, results, &lost_rank, &why);
-        bool is_loss = lost_rank != LHI_NET_NO_RANK;
+        cause = lost_rank != LHI_NET_NO_RANK ? LHI_CAUSE_LOSS : LHI_CAUSE_ERROR;
         if (a->failure && *a->failure->text) {
-            is_loss = a->failure->is_loss;
+            cause = a->failure->cause;
             lost_rank = a->failure->rank;
             lhi_fail(&why, status, "%s", a->failure->text);
         } else if (a->failure && !a->failure->has_joined) {
             /* The others cannot know it and do not join a second time. */
-            is_loss = is_loss && job->n_restarts > 0;
+            cause = job->n_restarts > 0 ? cause : LHI_CAUSE_ERROR;
         }
-        const bool fails_by_loss = status != LH_OK && is_loss;
+        const bool fails_by_loss = status != LH_OK && cause != LHI_CAUSE_ERROR;
         needs_restart = fails_by_loss && !is_stopping(job, stop);
         if (fails_by_loss && !needs_restart)
             stop_restart(job, a, &why);
         if (needs_restart)
-            record_lost_rank(job, lost_rank, why.text);
+            record_lost_rank(job, lost_rank, cause);
         restarts = needs_restart;
         const lh_status ready =
             restarts ? prepare_restart(job, why.text, &restarts, err) : LH_OK;

@@ -51,18 +51,14 @@ void lhi_run_record_free(lhi_run_record *record);
 
 /* Failure of an attempt, as seen by its one rank here. */
 typedef struct lhi_attempt_failure {
-    bool has_joined;  /* the rank was connected to all others */
-    bool is_loss;     /* a rank was lost */
+    bool has_joined; /* the rank was connected to all others */
+    lhi_failure_cause cause;
     uint32_t rank;    /* the lost rank; LHI_NET_NO_RANK: unknown */
     bool is_reporter; /* this process prints the reason */
     bool was_stopped; /* no failure: a stop request has ended the run */
     bool stops_run;   /* because of a stop request the rank does not restart */
     char text[512];   /* the reason; empty: the rank itself was lost */
 } lhi_attempt_failure;
-
-/* The reason with which rank 0 ends an attempt so that all ranks restart with a
- * returned host, as if its rank was lost. */
-#define LHI_HOST_IS_BACK "its host is back"
 
 /* Ranks that a process starts, attempt by attempt. */
 typedef struct lhi_attempts {

@@ -426,7 +426,7 @@ static lh_status restart_with_returned_rank(lhi_run_worker *w, lh_error *err)
         LHI_TRY(lead_save(w, err));
         mark_saved(w);
     }
-    lhi_net_abort_loss(w->net, rank, LHI_HOST_IS_BACK);
+    lhi_net_abort_return(w->net, rank);
     return lhi_fail(err, LH_EIO, "%s", lhi_net_failure(w->net));
 }
 

@@ -233,7 +233,7 @@ static void send_failure(stream *s)
     lhi_frame f = {.kind = LHI_FRAME_ABORT,
                    .size = strlen(why),
                    .tag = lhi_failure_rank(s->proto.net.failure),
-                   .id = lhi_net_lost_rank(&s->proto.net) != LHI_NET_NO_RANK};
+                   .id = lhi_net_failure_cause(&s->proto.net)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++)
@@ -261,7 +261,7 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_sanitise_text(c->reason, c->size, text, sizeof text);
         lhi_failure_set_reported(s->proto.net.failure, (uint32_t)c->frame.tag,
-                                 peer, c->frame.id == 1, text);
+                                 peer, (lhi_failure_cause)c->frame.id, text);
         /* The rank that failed informs all others; this rank repeats it only on
          * leaving. */
         s->failure_received = s->failure_received || !s->failure_shared;

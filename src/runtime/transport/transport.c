@@ -18,17 +18,17 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Records rank `rank`'s failure, reported by rank `from` (is_loss: the
- * rank was lost), with the message `text`; keeps only a run's first failure. */
+/* Records rank `rank`'s failure, reported by rank `from`, with the message
+ * `text`; keeps only a run's first failure. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
-                        bool is_loss, const char *text)
+                        lhi_failure_cause cause, const char *text)
 {
     if (!change_state(failure, LHI_FAILURE_NONE, LHI_FAILURE_WRITING))
         return;
     snprintf(failure->text, sizeof failure->text, "%s", text);
     failure->rank = rank;
     failure->reported_by = from;
-    failure->is_loss = is_loss;
+    failure->cause = cause;
     change_state(failure, LHI_FAILURE_WRITING, LHI_FAILURE_SET);
 }
 
@@ -53,30 +53,31 @@ static uint32_t get_final_state(lhi_failure *failure)
 }
 
 /* Records a failure of rank `rank` that this rank has observed, with the text
- * `reason`; is_loss: the rank was lost. */
-static void set_observed(lhi_failure *failure, uint32_t rank, bool is_loss,
-                         const char *reason)
+ * `reason`. */
+static void set_observed(lhi_failure *failure, uint32_t rank,
+                         lhi_failure_cause cause, const char *reason)
 {
     char text[sizeof failure->text];
     snprintf(text, sizeof text, "rank %u: %s", rank, reason);
-    set_failure(failure, rank, LHI_NET_OBSERVED, is_loss, text);
+    set_failure(failure, rank, LHI_NET_OBSERVED, cause, text);
 }
 
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
 {
-    set_observed(failure, rank, false, reason);
+    set_observed(failure, rank, LHI_CAUSE_ERROR, reason);
 }
 
 void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
                           const char *reason)
 {
-    set_observed(failure, rank, true, reason);
+    set_observed(failure, rank, LHI_CAUSE_LOSS, reason);
 }
 
 void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
-                              uint32_t from, bool is_loss, const char *text)
+                              uint32_t from, lhi_failure_cause cause,
+                              const char *text)
 {
-    set_failure(failure, rank, from, is_loss, text);
+    set_failure(failure, rank, from, cause, text);
 }
 
 void lhi_net_set_output(lhi_net *net, uint32_t first, uint32_t n)
@@ -99,7 +100,8 @@ bool lhi_net_is_reporter(const lhi_net *net)
     if (get_final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
         return true;
     /* A lost rank that could still report its loss prints nothing. */
-    if (f->rank - first < n && !f->is_loss && f->reported_by == f->rank)
+    if (f->rank - first < n && f->cause == LHI_CAUSE_ERROR &&
+        f->reported_by == f->rank)
         return false;
     return net->rank == first + (f->rank == first);
 }
@@ -113,12 +115,20 @@ uint32_t lhi_failure_rank(lhi_failure *failure)
 uint32_t lhi_failure_lost_rank(lhi_failure *failure)
 {
     const uint32_t rank = lhi_failure_rank(failure);
-    return rank != LHI_NET_NO_RANK && failure->is_loss ? rank : LHI_NET_NO_RANK;
+    return rank != LHI_NET_NO_RANK && failure->cause != LHI_CAUSE_ERROR
+               ? rank
+               : LHI_NET_NO_RANK;
 }
 
 uint32_t lhi_net_lost_rank(const lhi_net *net)
 {
     return lhi_failure_lost_rank(net->failure);
+}
+
+lhi_failure_cause lhi_net_failure_cause(const lhi_net *net)
+{
+    return lhi_net_lost_rank(net) != LHI_NET_NO_RANK ? net->failure->cause
+                                                     : LHI_CAUSE_ERROR;
 }
 
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)
@@ -435,6 +445,13 @@ void lhi_net_abort_loss(lhi_net *net, uint32_t rank, const char *reason)
 {
     lhi_failure_set_loss(net->failure, rank, reason);
     net->ops->abort(net, reason); /* sends the first failure, this one */
+}
+
+void lhi_net_abort_return(lhi_net *net, uint32_t rank)
+{
+    static const char reason[] = "its host is back";
+    set_observed(net->failure, rank, LHI_CAUSE_RETURN, reason);
+    net->ops->abort(net, reason);
 }
 
 void lhi_net_begin_work(lhi_net *net, uint64_t what, int64_t now_ns)

@@ -220,6 +220,13 @@ bool lhi_net_is_stop_requested(const lhi_net_stop *stop);
 lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
                                const lhi_net_stop *stop, lh_error *err);
 
+/* Causes of a run's failure; the numbers in ABORT frames. */
+typedef enum lhi_failure_cause {
+    LHI_CAUSE_ERROR, /* a rank reported an error */
+    LHI_CAUSE_LOSS,  /* a rank ended, or was silent, without an error */
+    LHI_CAUSE_RETURN /* the host of a replaced rank is back */
+} lhi_failure_cause;
+
 /* Fails the run on every rank, with this rank as the cause: every wait, send
  * and receive returns LH_EIO within a second. The first reason is reported. May
  * be called twice. */
@@ -228,6 +235,9 @@ void lhi_net_abort(lhi_net *net, const char *reason);
  * which a run may restart. A rank that reports its own loss does not print it,
  * because it may not be able to end. */
 void lhi_net_abort_loss(lhi_net *net, uint32_t rank, const char *reason);
+/* Fails the run as if rank `rank` was lost, so that all ranks restart with its
+ * returned host. */
+void lhi_net_abort_return(lhi_net *net, uint32_t rank);
 
 /* Marks the begin, at now_ns, of work `what` (the caller's number) of the
  * rank's thread on which no other rank has an influence, until
@@ -265,9 +275,11 @@ bool lhi_net_is_first_of_output(const lhi_net *net);
  * this rank's output. */
 bool lhi_net_is_reporter(const lhi_net *net);
 /* Returns, after a failure, the rank that was lost: killed, silent or
- * disconnected, without its own error. LHI_NET_NO_RANK: none was. All other
- * ranks agree. */
+ * disconnected, without its own error, or whose host is back. LHI_NET_NO_RANK:
+ * none was. All other ranks agree. */
 uint32_t lhi_net_lost_rank(const lhi_net *net);
+/* Returns the cause of a failure; LHI_CAUSE_ERROR without one. */
+lhi_failure_cause lhi_net_failure_cause(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
  * that does not end the run; false: no new notice. */

@@ -25,7 +25,7 @@ typedef struct lhi_failure {
     uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_INCOMPLETE */
     uint32_t rank;  /* failed rank; LHI_NET_NO_RANK: unknown */
     uint32_t reported_by; /* reporting rank; LHI_NET_OBSERVED: observed here */
-    bool is_loss;         /* the rank ended or went silent without an error */
+    lhi_failure_cause cause;
     char text[500];
 } lhi_failure;
 
@@ -36,10 +36,11 @@ void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
  * silent or disconnected, without its own error. */
 void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
                           const char *reason);
-/* Sets the failure of `rank` that rank `from` reported, `is_loss`: of a lost
- * rank; the run's first failure remains. */
+/* Sets the failure of `rank` that rank `from` reported; the run's first failure
+ * remains. */
 void lhi_failure_set_reported(lhi_failure *failure, uint32_t rank,
-                              uint32_t from, bool is_loss, const char *text);
+                              uint32_t from, lhi_failure_cause cause,
+                              const char *text);
 /* Returns the rank that failed first; LHI_NET_NO_RANK: none, or its report is
  * incomplete. */
 uint32_t lhi_failure_rank(lhi_failure *failure);

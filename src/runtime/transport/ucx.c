@@ -335,7 +335,7 @@ static void send_failure(lhi_ucx *u)
     lhi_frame f = {.kind = LHI_FRAME_ABORT,
                    .size = strlen(why),
                    .tag = lhi_failure_rank(u->proto.net.failure),
-                   .id = lhi_net_lost_rank(&u->proto.net) != LHI_NET_NO_RANK};
+                   .id = lhi_net_failure_cause(&u->proto.net)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     send_all(u, &f, why);

@@ -107,7 +107,7 @@ static lh_status handle_frame(lhi_ucx *u, const lhi_ucx_incoming_frame *c,
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
         lhi_failure_set_reported(u->proto.net.failure, (uint32_t)f.tag, c->from,
-                                 f.id == 1, text);
+                                 (lhi_failure_cause)f.id, text);
         u->failure_shared = true;
         return LH_OK;
     }

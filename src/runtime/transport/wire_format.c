@@ -48,7 +48,7 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
         (abort && f->tag > UINT32_MAX) ||
         (!small && !offer && (f->entered_ns || f->slot)) ||
         (!small && !offer && f->link) ||
-        (!grant && !data && f->id > abort) ||
+        (!grant && !data && f->id > (abort ? LHI_CAUSE_RETURN : 0)) ||
         (data && f->tag))
         return lhi_fail(err, LH_EIO,
                         "a frame of kind %d with unexpected fields",

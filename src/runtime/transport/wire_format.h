@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Version of the wire format; ranks with another version are rejected. */
-enum { LHI_WIRE_VERSION = 5 };
+enum { LHI_WIRE_VERSION = 6 };
 
 /* X(name): frame kinds, from 1. */
 #define LHI_FRAME_LIST(X)                                                      \
@@ -40,11 +40,11 @@ enum { LHI_FRAME_BYTES = 48, LHI_ABORT_BYTES = 480 };
 typedef struct lhi_frame {
     lhi_frame_kind kind;
     uint32_t link, slot; /* emulated link, or UINT32_MAX and 0 */
-    uint64_t tag;  /* ABORT: the failed rank, UINT32_MAX: unknown */
-    uint64_t size; /* message bytes; ABORT: text bytes */
+    uint64_t tag;        /* ABORT: the failed rank, UINT32_MAX: unknown */
+    uint64_t size;       /* message bytes; ABORT: text bytes */
     int64_t entered_ns;
-    uint64_t id; /* GRANT, DATA: receiver's message number; ABORT: 1: a rank
-                  * was lost */
+    uint64_t id; /* GRANT, DATA: receiver's message number; ABORT: an
+                  * lhi_failure_cause */
 } lhi_frame;
 
 /* Encodes the header of a frame (protocol message) into `out`. */
