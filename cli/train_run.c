@@ -519,12 +519,11 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
                                     : LH_OK;
 }
 
-/* Rejects options of 'longhaul train' that have no effect in combination with
- * the other options given. */
-static lh_status check_options(cli *c)
+/* Rejects options that the device does not have. */
+static lh_status check_device_options(cli *c)
 {
-    train_settings *s = c->settings;
-    bool cpu = s->device == LH_TRAIN_CPU;
+    const train_settings *s = c->settings;
+    const bool cpu = s->device == LH_TRAIN_CPU;
     const struct {
         const char *name;
         bool is_given, is_for_cpu;
@@ -568,6 +567,16 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s requires --device %s", some[i].name,
                              cpu ? "timed" : "cpu");
+    return LH_OK;
+}
+
+/* Rejects options of schedules, links and their changes during the run that
+ * have no effect in combination with others. */
+static lh_status check_schedule_options(cli *c)
+{
+    const train_settings *s = c->settings;
+    const bool cpu = s->device == LH_TRAIN_CPU;
+    const bool moves = s->layers_at || s->places_at;
     if (s->replicas && !s->events && !(s->adapt && s->moving_ns))
         return cli_usage(c, "--replicas requires --events, or --adapt with "
                             "--moving");
@@ -582,7 +591,6 @@ static lh_status check_options(cli *c)
     if (s->inject && s->real_links)
         return cli_usage(c, "--inject changes emulated links; it cannot be "
                             "combined with --real-links");
-    const bool moves = s->layers_at || s->places_at;
     if ((s->schedule_at || moves) && s->profile_out)
         return cli_usage(c, "--profile-out measures one schedule; it cannot be "
                             "combined with --schedule-at, --layers-at or "
@@ -608,6 +616,14 @@ static lh_status check_options(cli *c)
     if (s->events && s->profile_out)
         return cli_usage(c, "--profile-out measures a run without events; it "
                             "cannot be combined with --events");
+    return LH_OK;
+}
+
+/* Rejects options of data, optimizer and checkpoints that have no effect in
+ * combination with others. */
+static lh_status check_training_options(cli *c)
+{
+    const train_settings *s = c->settings;
     if (s->checkpoint_every && !s->checkpoint)
         return cli_usage(c, "--checkpoint-every requires --checkpoint");
     if (cli_is_given(c, "keep") && !s->checkpoint)
@@ -638,6 +654,15 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--fresh requires --checkpoint");
     if (s->resume && s->weights)
         return cli_usage(c, "--resume cannot be combined with --weights");
+    return LH_OK;
+}
+
+/* Rejects options of ranks and transports that have no effect in combination
+ * with others; sets the transport for --ranks local. */
+static lh_status check_transport_options(cli *c)
+{
+    train_settings *s = c->settings;
+    const bool cpu = s->device == LH_TRAIN_CPU;
     CLI_TRY(train_hosts_check_launcher(c));
     if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)
         return cli_usage(c,
@@ -657,6 +682,16 @@ static lh_status check_options(cli *c)
     if (s->rails && s->transport != TRAIN_TCP)
         return cli_usage(c, "--rails requires --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
+}
+
+/* Rejects options of 'longhaul train' that have no effect in combination with
+ * the other options given. */
+static lh_status check_options(cli *c)
+{
+    CLI_TRY(check_device_options(c));
+    CLI_TRY(check_schedule_options(c));
+    CLI_TRY(check_training_options(c));
+    return check_transport_options(c);
 }
 
 /* Reads the options for the plan or pipeline `problem`, builds its schedules
