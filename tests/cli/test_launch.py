@@ -139,8 +139,23 @@ def rank_0_s_error_ends_its_host_s_ranks():
         other.listen()
         (_, err, code), = together((["--hosts", f"{NAME}:2"], SECRET | {
             "MASTER_PORT": str(other.getsockname()[1])}))
-    check(code == 1 and err.count("longhaul: ") == 1 and "uses the port" in
-          err, err)
+    check(code == 1 and err.count("longhaul: ") == 1 and "uses the port; set "
+          "LONGHAUL_PORT to another port for all ranks" in err, err)
+
+
+@test
+def a_rank_names_the_port_of_a_program_that_does_not_answer():
+    """In virtual time; after 60 s."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        case("silent", TRAIN, 1, program=VIRTUAL, env=rank(
+            1, MASTER_PORT=str(port))[1],
+             err="rank 0: its handshake timed out while rank 1 joined; another "
+             f"program may use port {port}: see rank 0's error, or set "
+             "LONGHAUL_PORT to another port for all ranks")
 
 
 def make_training():

@@ -114,7 +114,8 @@ lh_status lhi_listen_at(const struct sockaddr_storage *a, socklen_t size,
         if (error == EADDRINUSE)
             return lhi_fail(err, LH_EIO,
                             "rank %u cannot listen at %s: another program or "
-                            "job uses the port; give this job another port",
+                            "job uses the port; set LONGHAUL_PORT to another "
+                            "port for all ranks",
                             rank, name);
         return lhi_fail(err, LH_EIO, "rank %u cannot listen at %s: %s", rank,
                         name, strerror(error));

@@ -120,19 +120,24 @@ static lh_status receive_message(lhi_tcp_join_state *t, int fd,
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES], more[LHI_REFUSAL_BYTES];
     t->cut = false;
+    char hint[160] = "";
+    if (from == 0 && kind == LHI_HANDSHAKE_CHALLENGE)
+        snprintf(hint, sizeof hint,
+                 "; another program may use port %u: see rank 0's error, or "
+                 "set LONGHAUL_PORT to another port for all ranks",
+                 t->options->port);
     if (!read_until(t, fd, bytes, sizeof bytes, until_ns)) {
         t->cut = errno != ETIMEDOUT;
-        return lhi_fail(err, LH_EIO, "rank %u: %s while rank %u joined", from,
+        return lhi_fail(err, LH_EIO, "rank %u: %s while rank %u joined%s", from,
                         errno == ETIMEDOUT ? "its handshake timed out"
                         : errno            ? strerror(errno)
                                            : "it closed the connection",
-                        t->options->rank);
+                        t->options->rank, hint);
     }
-    lh_status status = lhi_handshake_read(bytes, h, err);
-    if (status != LH_OK) {
-        lhi_fail_add_context(err, "rank %u", from);
-        return status;
-    }
+    lh_error why = {0};
+    lh_status status = lhi_handshake_read(bytes, h, &why);
+    if (status != LH_OK)
+        return lhi_fail(err, status, "rank %u: %s%s", from, why.text, hint);
     if (h->kind == LHI_HANDSHAKE_REFUSE) {
         char text[LHI_REFUSAL_BYTES + 1];
         const bool is_final = h->port > 0;
