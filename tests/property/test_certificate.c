@@ -77,17 +77,26 @@ static void check_text(const lh_certificate *c)
 }
 
 /* Checks that a closed form is refuted without its last term, and with another
- * first one. */
+ * number, duration or name of a term. */
 static void check_terms(const lh_pipeline *p, const lh_certificate *c)
 {
     lh_certificate lie = *c;
-    lh_bound_term first = c->terms[0];
+    lh_bound_term terms[LH_BOUND_TERMS];
     lie.n_terms--;
     CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
-    first.ns++;
-    lie.n_terms = 1;
-    lie.terms = &first;
-    CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+    lie.n_terms++;
+    lie.terms = terms;
+    for (uint32_t i = 0; i < c->n_terms; i++) {
+        memcpy(terms, c->terms, c->n_terms * sizeof *terms);
+        terms[i].ns++;
+        CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+        terms[i] = c->terms[i];
+        terms[i].times++;
+        CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+        terms[i] = c->terms[i];
+        terms[i].name = "";
+        CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+    }
 }
 
 /* Claims falsely that the schedule's own makespan is unreachable. Neither
@@ -218,6 +227,37 @@ static void proofs_are_checked(void)
     CHECK_INT(verified[LH_PROOF_WINDOWS], kinds[LH_PROOF_WINDOWS]);
 }
 
+/* Memory for two activations on device 1: it ends all F and D after all but two
+ * W. Then the gradient travels for 100 ms, and D on device 0 takes 1 ms, which
+ * is longer than two W. */
+static void closed_form_counts_w_that_memory_requires(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 5\ndevices: 2\n"
+        "memory_limit: 2\nchunks:\n"
+        "  - {device: 0, F: 1, D: 1, W: 1}\n"
+        "  - {device: 1, F: 10, D: 10, W: 10, memory: {F: 1, D: 0, W: -1}}\n"
+        "links:\n  - {from: 0, to: 1, latency: 100}\n"
+        "  - {from: 1, to: 0, latency: 100}\n";
+    const lh_solve_options o = {.size = sizeof o, .effort = 100000};
+    lh_pipeline *p = NULL;
+    lh_solution s = {0};
+    lh_certificate *c = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    CHECK_OK(lh_certify(p, &o, &s, &c, &err), err);
+    CHECK_INT(c->kind, LH_PROOF_CLOSED_FORM);
+    CHECK_INT(c->n_terms, 4);
+    /* 0F0 and its message, 5 F and D, 3 W, the last message, 0D4, 0W4. */
+    CHECK_INT(c->bound_ns, INT64_C(1000000) * (101 + 100 + 30 + 102));
+    CHECK_STR(c->terms[2].name, "W that memory asks for");
+    CHECK_INT(check_proof(p, c), LH_CLAIM_VERIFIED);
+    lh_certificate_free(c);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
 /* A schedule that is not optimal: the certificate records the bound, which the
  * verifier proves again. It refuses the next larger bound. */
 static void bound_below_the_makespan_is_checked(void)
@@ -338,29 +378,52 @@ static bool is_true(const device_orders *x, const lh_proof_clause *clause)
     return true;
 }
 
-/* Checks whether the verifier derives a clause for a device that all orders
- * keep busy until the deadline. */
-static bool is_derived(const lh_pipeline *p, const lh_proof_clause *clause)
+/* Checks clauses with the verifier for schedules that end by `ms`. *refuted:
+ * there are none. Returns the first clause that does not follow, or LH_NONE. */
+static uint32_t find_bad_clause(const lh_pipeline *p, int64_t ms, uint32_t n,
+                                const lh_proof_clause *clauses, bool *refuted)
 {
-    const lh_certificate c = {.n_clauses = 1, .clauses = clause};
+    const lh_certificate c = {.n_clauses = n, .clauses = clauses};
     lhi_arena *mem = lhi_arena_make(0);
     lhi_verify_model *model = NULL;
     const char *why = NULL;
-    bool refuted = false;
     uint32_t bad = LH_NONE;
     lh_error err = {0};
     CHECK_OK(lhi_verify_model_make(p, 1, 1000000, mem, &model, &why, &err),
              err);
     CHECK(model != NULL);
-    const int64_t deadline =
-        lhi_verify_get_deadline(model, KINDS * PASSES * INT64_C(1000000));
-    CHECK_OK(
-        lhi_verify_check_clauses(model, deadline, &c, &bad, &refuted, &err),
-        err);
-    CHECK(!refuted);
+    const int64_t deadline = lhi_verify_get_deadline(model, ms * 1000000);
+    CHECK_OK(lhi_verify_check_clauses(model, deadline, &c, &bad, refuted, &err),
+             err);
     lhi_verify_model_fini(model);
     lhi_arena_free(mem);
+    return bad;
+}
+
+/* Checks whether the verifier derives a clause for a device that all orders
+ * keep busy until the deadline. */
+static bool is_derived(const lh_pipeline *p, const lh_proof_clause *clause)
+{
+    bool refuted = false;
+    uint32_t bad =
+        find_bad_clause(p, (int64_t)KINDS * PASSES, 1, clause, &refuted);
+    CHECK(!refuted);
     return bad == LH_NONE;
+}
+
+/* Draws an order of two passes of different kinds on a device. */
+static lh_proof_order draw_order(rng *r, uint32_t device, uint32_t n)
+{
+    const uint32_t kind = rng_below(r, KINDS);
+    const uint32_t other = (kind + 1 + rng_below(r, KINDS - 1)) % KINDS;
+    return (lh_proof_order){.first = {.chunk = device,
+                                      .microbatch = rng_below(r, n),
+                                      .n_parts = 1,
+                                      .kind = (uint8_t)kind},
+                            .second = {.chunk = device,
+                                       .microbatch = rng_below(r, n),
+                                       .n_parts = 1,
+                                       .kind = (uint8_t)other}};
 }
 
 /* Random clauses of one to three orders: the verifier derives none that is
@@ -378,15 +441,8 @@ static void false_clauses_are_not_derived(void)
         for (uint32_t i = 0; i < CLAUSES_EACH; i++) {
             lh_proof_order orders[3] = {{{0}, {0}, false}};
             const lh_proof_clause clause = {1 + rng_below(&r, 3), orders};
-            for (uint32_t k = 0; k < clause.n_orders; k++) {
-                const uint32_t kind = rng_below(&r, KINDS);
-                orders[k].first.kind = (uint8_t)kind;
-                orders[k].second.kind =
-                    (uint8_t)((kind + 1 + rng_below(&r, KINDS - 1)) % KINDS);
-                orders[k].first.microbatch = rng_below(&r, PASSES);
-                orders[k].second.microbatch = rng_below(&r, PASSES);
-                orders[k].first.n_parts = orders[k].second.n_parts = 1;
-            }
+            for (uint32_t k = 0; k < clause.n_orders; k++)
+                orders[k] = draw_order(&r, 0, PASSES);
             const bool truth = is_true(&x, &clause);
             const bool derived = is_derived(p, &clause);
             CHECK(truth || !derived);
@@ -402,11 +458,254 @@ static void false_clauses_are_not_derived(void)
     CHECK(n_derived > 100 && n_false > 100);
 }
 
+/* --- clauses on two devices, by naive propagation ------------------------ */
+
+/* Two devices with a chunk each, and DRAWN clauses for the pipeline. */
+enum {
+    DEVICES = 2,
+    MICROBATCHES = 3,
+    ROWS = DEVICES * KINDS,
+    ALL = ROWS * MICROBATCHES,
+    DRAWN = 16
+};
+
+typedef struct two_devices {
+    int time[ROWS], memory[ROWS], latency, limit, deadline;
+} two_devices;
+
+/* Facts about all passes, row by row: known orders and times. */
+typedef struct facts {
+    const two_devices *x;
+    bool before[ALL][ALL], changed, contradiction;
+    int start[ALL], end[ALL];
+} facts;
+
+static uint32_t get_op(const lh_pass *pass)
+{
+    return (pass->chunk * KINDS + pass->kind) * MICROBATCHES + pass->microbatch;
+}
+
+/* Adds the order of two passes of one device. */
+static void add_order(facts *f, uint32_t a, uint32_t b)
+{
+    f->changed = f->changed || !f->before[a][b];
+    f->before[a][b] = true;
+    f->contradiction = f->contradiction || f->before[b][a];
+}
+
+static void order_transitively(facts *f)
+{
+    for (uint32_t b = 0; b < ALL; b++)
+        for (uint32_t a = 0; a < ALL; a++)
+            for (uint32_t c = 0; f->before[a][b] && c < ALL; c++)
+                if (f->before[b][c])
+                    add_order(f, a, c);
+}
+
+/* Pass b starts `lag` after the end of a or later. */
+static void separate(facts *f, uint32_t a, uint32_t b, int lag)
+{
+    const int *time = f->x->time;
+    const int start = f->start[a] + time[a / MICROBATCHES] + lag;
+    const int end = f->end[b] - time[b / MICROBATCHES] - lag;
+    f->changed = f->changed || start > f->start[b] || end < f->end[a];
+    f->start[b] = start > f->start[b] ? start : f->start[b];
+    f->end[a] = end < f->end[a] ? end : f->end[a];
+}
+
+/* Earliest starts and latest ends by known orders, and orders by these. */
+static void order_by_times(facts *f)
+{
+    const int *time = f->x->time;
+    for (uint32_t j = 0; j < MICROBATCHES; j++) {
+        separate(f, j, KINDS * MICROBATCHES + j, f->x->latency); /* F */
+        separate(f, (KINDS + 1) * MICROBATCHES + j, MICROBATCHES + j,
+                 f->x->latency); /* D */
+    }
+    for (uint32_t a = 0; a < ALL; a++) {
+        f->contradiction = f->contradiction ||
+                           f->start[a] + time[a / MICROBATCHES] > f->end[a];
+        for (uint32_t b = 0; b < ALL; b++) {
+            const bool one_device =
+                a / MICROBATCHES / KINDS == b / MICROBATCHES / KINDS;
+            if (f->before[a][b])
+                separate(f, a, b, 0);
+            if (a != b && one_device &&
+                f->start[a] + time[a / MICROBATCHES] + time[b / MICROBATCHES] >
+                    f->end[b])
+                add_order(f, b, a);
+        }
+    }
+}
+
+/* Least memory while pass o runs, if p also is before it, or if `after` after
+ * it. p = o: neither. */
+static int get_memory(const facts *f, uint32_t o, uint32_t p, bool after)
+{
+    const uint32_t own = o / MICROBATCHES, first = own / KINDS * KINDS;
+    int held = f->x->memory[own] * (int)(o % MICROBATCHES + 1);
+    for (uint32_t row = first; row < first + KINDS; row++)
+        for (uint32_t j = 0; row != own && j < MICROBATCHES; j++) {
+            const uint32_t u = row * MICROBATCHES + j;
+            const bool both = p != o && p / MICROBATCHES == row;
+            const bool is_before =
+                f->before[u][o] || (both && !after && u <= p);
+            const bool is_after = f->before[o][u] || (both && after && u >= p);
+            if (f->x->memory[row] > 0 ? is_before : !is_after)
+                held += f->x->memory[row];
+        }
+    return held;
+}
+
+static void order_by_memory(facts *f)
+{
+    for (uint32_t o = 0; o < ALL; o++) {
+        const uint32_t first = o / MICROBATCHES / KINDS * KINDS * MICROBATCHES;
+        if (f->x->memory[o / MICROBATCHES] <= 0)
+            continue;
+        f->contradiction =
+            f->contradiction || get_memory(f, o, o, false) > f->x->limit;
+        for (uint32_t p = first; p < first + KINDS * MICROBATCHES; p++) {
+            if (p / MICROBATCHES == o / MICROBATCHES)
+                continue;
+            if (get_memory(f, o, p, false) > f->x->limit)
+                add_order(f, o, p);
+            if (get_memory(f, o, p, true) > f->x->limit)
+                add_order(f, p, o);
+        }
+    }
+}
+
+/* The last order of a clause that is not known to be false must be true. */
+static void order_by_clause(facts *f, const lh_proof_clause *clause)
+{
+    uint32_t n_open = 0, last = 0;
+    for (uint32_t k = 0; k < clause->n_orders; k++) {
+        const lh_proof_order *o = &clause->orders[k];
+        if (!f->before[get_op(&o->second)][get_op(&o->first)]) {
+            n_open++;
+            last = k;
+        }
+    }
+    f->contradiction = f->contradiction || n_open == 0;
+    if (n_open == 1)
+        add_order(f, get_op(&clause->orders[last].first),
+                  get_op(&clause->orders[last].second));
+}
+
+/* Checks whether the clauses and the negated last one, if any, lead to a
+ * contradiction. */
+static bool is_refuted(const two_devices *x, uint32_t n,
+                       const lh_proof_clause *clauses,
+                       const lh_proof_clause *negated)
+{
+    facts f = {.x = x};
+    for (uint32_t o = 0; o < ALL; o++) {
+        f.end[o] = x->deadline;
+        if (o % MICROBATCHES > 0)
+            add_order(&f, o - 1, o);
+        if (o / MICROBATCHES % KINDS > 0)
+            add_order(&f, o - MICROBATCHES, o);
+    }
+    for (uint32_t k = 0; negated && k < negated->n_orders; k++)
+        add_order(&f, get_op(&negated->orders[k].second),
+                  get_op(&negated->orders[k].first));
+    do {
+        f.changed = false;
+        order_transitively(&f);
+        order_by_times(&f);
+        order_by_memory(&f);
+        for (uint32_t k = 0; k < n; k++)
+            order_by_clause(&f, &clauses[k]);
+    } while (f.changed && !f.contradiction);
+    return f.contradiction;
+}
+
+/* Draws two devices, and the shortest deadline or a little more that the
+ * verifier does not refute without clauses. */
+static lh_pipeline *draw_two_devices(rng *r, two_devices *x)
+{
+    char text[400];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    bool refuted = true;
+    for (uint32_t d = 0; d < ROWS; d += KINDS) {
+        for (uint32_t k = 0; k < KINDS; k++)
+            x->time[d + k] = 1 + (int)rng_below(r, 4);
+        x->memory[d] = 1 + (int)rng_below(r, 3);
+        x->memory[d + 1] = 1 - (int)rng_below(r, (uint32_t)x->memory[d] + 2);
+        x->memory[d + 2] = -x->memory[d] - x->memory[d + 1];
+    }
+    x->latency = (int)rng_below(r, 4);
+    x->limit = 4 + (int)rng_below(r, 6);
+    int n = snprintf(text, sizeof text,
+                     "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: %d\n"
+                     "devices: %d\nmemory_limit: %d\nchunks:\n",
+                     MICROBATCHES, DEVICES, x->limit);
+    for (int d = 0; d < DEVICES; d++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "  - {device: %d, F: %d, D: %d, W: %d, "
+                      "memory: {F: %d, D: %d, W: %d}}\n",
+                      d, x->time[d * KINDS], x->time[d * KINDS + 1],
+                      x->time[d * KINDS + 2], x->memory[d * KINDS],
+                      x->memory[d * KINDS + 1], x->memory[d * KINDS + 2]);
+    snprintf(text + n, sizeof text - (size_t)n,
+             "links:\n  - {from: 0, to: 1, latency: %d}\n"
+             "  - {from: 1, to: 0, latency: %d}\n",
+             x->latency, x->latency);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    for (x->deadline = 0; p && refuted; x->deadline++)
+        find_bad_clause(p, x->deadline, 0, NULL, &refuted);
+    x->deadline += (int)rng_below(r, 4) - 1;
+    return p;
+}
+
+/* Random clauses, of which those that follow are kept: the verifier derives
+ * each that follows by naive propagation from the kept ones. */
+static void implied_clauses_are_derived(void)
+{
+    uint32_t n_derived = 0, n_rejected = 0, n_refuted = 0;
+    for (uint32_t seed = 0; seed < OF_CASES(400) && !test_state.bad; seed++) {
+        rng r = {seed};
+        two_devices x;
+        lh_pipeline *p = draw_two_devices(&r, &x);
+        lh_proof_order orders[DRAWN][3];
+        lh_proof_clause kept[DRAWN];
+        uint32_t n = 0;
+        bool refuted = false;
+        CHECK(!is_refuted(&x, 0, kept, NULL));
+        for (uint32_t i = 0; i < DRAWN && !refuted && !test_state.bad; i++) {
+            const uint32_t device = rng_below(&r, DEVICES);
+            kept[n] = (lh_proof_clause){1 + rng_below(&r, 3), orders[i]};
+            for (uint32_t k = 0; k < kept[n].n_orders; k++)
+                orders[i][k] = draw_order(&r, device, MICROBATCHES);
+            const bool naive = is_refuted(&x, n, kept, &kept[n]);
+            const uint32_t bad =
+                find_bad_clause(p, x.deadline, n + 1, kept, &refuted);
+            CHECK(bad == LH_NONE || bad == n);
+            CHECK(!naive || bad == LH_NONE);
+            n_rejected += bad == n;
+            n += bad == LH_NONE;
+            n_derived += bad == LH_NONE;
+            CHECK(refuted || !is_refuted(&x, n, kept, NULL));
+        }
+        n_refuted += refuted;
+        if (test_state.bad)
+            fprintf(stderr, "pipeline %u, clause %u\n", seed, n);
+        lh_pipeline_free(p);
+    }
+    printf("%u clauses derived, %u rejected, %u deadlines refuted\n", n_derived,
+           n_rejected, n_refuted);
+    CHECK(n_derived > 100 && n_rejected > 100);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(proofs_are_checked);
+    RUN(closed_form_counts_w_that_memory_requires);
     RUN(bound_below_the_makespan_is_checked);
     RUN(false_clauses_are_not_derived);
+    RUN(implied_clauses_are_derived);
     return test_summary();
 }

@@ -332,6 +332,17 @@ static void sends_in_order_of_production(void)
     lh_verdict_free(v);
 }
 
+/* Rows without passes may be missing at the end. Their device holds no
+ * activations. */
+static void rows_at_the_end_may_be_missing(void)
+{
+    lh_verdict *v = judge(split, ROW0);
+    CHECK(!lh_verdict_valid(v));
+    CHECK_INT(lh_verdict_peak_memory(v, 0), 2);
+    CHECK_INT(lh_verdict_peak_memory(v, 1), 0);
+    lh_verdict_free(v);
+}
+
 static void stays_small_for_little(void)
 {
     static const char vast[] =
@@ -388,6 +399,7 @@ int main(void)
     RUN(shares_links);
     RUN(counts_data_parallel);
     RUN(sends_in_order_of_production);
+    RUN(rows_at_the_end_may_be_missing);
     RUN(stays_small_for_little);
     RUN(judges_communication_cells);
     return test_summary();
