@@ -19,6 +19,7 @@
 
 static uint32_t n_cases = 400, first_case;
 static uint32_t kinds[5], verified[5], n_clauses, n_lies, n_enumerated;
+static uint32_t n_derived[2]; /* no, yes */
 
 /* Statements in the verifier's order, if no second schedule is given. */
 enum { PIPELINE, SCHEDULE, PROOF };
@@ -400,17 +401,6 @@ static uint32_t find_bad_clause(const lh_pipeline *p, int64_t ms, uint32_t n,
     return bad;
 }
 
-/* Checks whether the verifier derives a clause for a device that all orders
- * keep busy until the deadline. */
-static bool is_derived(const lh_pipeline *p, const lh_proof_clause *clause)
-{
-    bool refuted = false;
-    uint32_t bad =
-        find_bad_clause(p, (int64_t)KINDS * PASSES, 1, clause, &refuted);
-    CHECK(!refuted);
-    return bad == LH_NONE;
-}
-
 /* Draws an order of two passes of different kinds on a device. */
 static lh_proof_order draw_order(rng *r, uint32_t device, uint32_t n)
 {
@@ -426,27 +416,34 @@ static lh_proof_order draw_order(rng *r, uint32_t device, uint32_t n)
                                        .kind = (uint8_t)other}};
 }
 
-/* Random clauses of one to three orders: the verifier derives none that is
- * false for some order within the memory limit. */
+/* Random clauses of one to three orders: the verifier derives none, also not
+ * from those derived before, that is false for some order within the memory
+ * limit. All orders keep the device busy until the deadline. */
 static void false_clauses_are_not_derived(void)
 {
     static device_orders x;
-    uint32_t n_derived = 0, n_false = 0;
+    uint32_t n_true = 0, n_false = 0;
     for (uint32_t seed = 0; seed < OF_CASES(150) && !test_state.bad; seed++) {
         rng r = {seed};
         draw_device(&r, &x);
         if (x.n == 0)
             continue;
         lh_pipeline *p = make_device(&x);
+        lh_proof_order orders[CLAUSES_EACH][3];
+        lh_proof_clause kept[CLAUSES_EACH];
+        uint32_t n = 0;
         for (uint32_t i = 0; i < CLAUSES_EACH; i++) {
-            lh_proof_order orders[3] = {{{0}, {0}, false}};
-            const lh_proof_clause clause = {1 + rng_below(&r, 3), orders};
-            for (uint32_t k = 0; k < clause.n_orders; k++)
-                orders[k] = draw_order(&r, 0, PASSES);
-            const bool truth = is_true(&x, &clause);
-            const bool derived = is_derived(p, &clause);
-            CHECK(truth || !derived);
-            n_derived += derived;
+            bool refuted = false;
+            kept[n] = (lh_proof_clause){1 + rng_below(&r, 3), orders[i]};
+            for (uint32_t k = 0; k < kept[n].n_orders; k++)
+                orders[i][k] = draw_order(&r, 0, PASSES);
+            const bool truth = is_true(&x, &kept[n]);
+            const uint32_t bad = find_bad_clause(p, (int64_t)KINDS * PASSES,
+                                                 n + 1, kept, &refuted);
+            CHECK(!refuted && (bad == LH_NONE || bad == n));
+            CHECK(truth || bad == n);
+            n_true += bad == LH_NONE;
+            n += bad == LH_NONE;
             n_false += !truth;
         }
         if (test_state.bad)
@@ -454,8 +451,8 @@ static void false_clauses_are_not_derived(void)
                     x.memory[0], x.memory[1], x.memory[2], x.limit);
         lh_pipeline_free(p);
     }
-    printf("%u clauses derived, %u false\n", n_derived, n_false);
-    CHECK(n_derived > 100 && n_false > 100);
+    printf("%u clauses derived, %u false\n", n_true, n_false);
+    CHECK(n_true > 100 && n_false > 100);
 }
 
 /* --- clauses on two devices, by naive propagation ------------------------ */
@@ -463,10 +460,11 @@ static void false_clauses_are_not_derived(void)
 /* Two devices with a chunk each, and DRAWN clauses for the pipeline. */
 enum {
     DEVICES = 2,
-    MICROBATCHES = 3,
+    MICROBATCHES = 4,
     ROWS = DEVICES * KINDS,
     ALL = ROWS * MICROBATCHES,
-    DRAWN = 16
+    DRAWN = 16,
+    LONGEST = 8
 };
 
 typedef struct two_devices {
@@ -593,32 +591,31 @@ static void order_by_clause(facts *f, const lh_proof_clause *clause)
                   get_op(&clause->orders[last].second));
 }
 
-/* Checks whether the clauses and the negated last one, if any, lead to a
- * contradiction. */
-static bool is_refuted(const two_devices *x, uint32_t n,
-                       const lh_proof_clause *clauses,
-                       const lh_proof_clause *negated)
+/* Propagates the orders that the clauses and the negated last one, if any,
+ * force. f->contradiction: they exclude each other. */
+static void propagate(facts *f, const two_devices *x, uint32_t n,
+                      const lh_proof_clause *clauses,
+                      const lh_proof_clause *negated)
 {
-    facts f = {.x = x};
+    *f = (facts){.x = x};
     for (uint32_t o = 0; o < ALL; o++) {
-        f.end[o] = x->deadline;
+        f->end[o] = x->deadline;
         if (o % MICROBATCHES > 0)
-            add_order(&f, o - 1, o);
+            add_order(f, o - 1, o);
         if (o / MICROBATCHES % KINDS > 0)
-            add_order(&f, o - MICROBATCHES, o);
+            add_order(f, o - MICROBATCHES, o);
     }
     for (uint32_t k = 0; negated && k < negated->n_orders; k++)
-        add_order(&f, get_op(&negated->orders[k].second),
+        add_order(f, get_op(&negated->orders[k].second),
                   get_op(&negated->orders[k].first));
     do {
-        f.changed = false;
-        order_transitively(&f);
-        order_by_times(&f);
-        order_by_memory(&f);
+        f->changed = false;
+        order_transitively(f);
+        order_by_times(f);
+        order_by_memory(f);
         for (uint32_t k = 0; k < n; k++)
-            order_by_clause(&f, &clauses[k]);
-    } while (f.changed && !f.contradiction);
-    return f.contradiction;
+            order_by_clause(f, &clauses[k]);
+    } while (f->changed && !f->contradiction);
 }
 
 /* Draws two devices, and the shortest deadline or a little more that the
@@ -660,43 +657,104 @@ static lh_pipeline *draw_two_devices(rng *r, two_devices *x)
     return p;
 }
 
-/* Random clauses, of which those that follow are kept: the verifier derives
- * each that follows by naive propagation from the kept ones. */
+/* Removes the orders without which the clause follows, too. */
+static void shorten_clause(const two_devices *x, uint32_t n,
+                           const lh_proof_clause *kept, lh_proof_clause *clause,
+                           lh_proof_order *orders)
+{
+    facts f;
+    for (uint32_t k = clause->n_orders; k-- > 0;) {
+        const lh_proof_order dropped = orders[k];
+        orders[k] = orders[--clause->n_orders];
+        propagate(&f, x, n, kept, clause);
+        if (!f.contradiction) {
+            orders[clause->n_orders++] = orders[k];
+            orders[k] = dropped;
+        }
+    }
+}
+
+/* Draws a clause of orders that the kept clauses leave open, until it follows
+ * from them. Returns whether it does. */
+static bool draw_clause(rng *r, const two_devices *x, uint32_t n,
+                        const lh_proof_clause *kept, lh_proof_clause *clause,
+                        lh_proof_order *orders)
+{
+    facts root, f;
+    propagate(&root, x, n, kept, NULL);
+    *clause = (lh_proof_clause){0, orders};
+    for (uint32_t tries = 0; tries < 60 && clause->n_orders < LONGEST;
+         tries++) {
+        lh_proof_order o = draw_order(r, rng_below(r, DEVICES), MICROBATCHES);
+        const uint32_t a = get_op(&o.first), b = get_op(&o.second);
+        if (root.before[a][b] || root.before[b][a])
+            continue;
+        orders[clause->n_orders++] = o;
+        propagate(&f, x, n, kept, clause);
+        if (f.contradiction) {
+            shorten_clause(x, n, kept, clause, orders);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Draws clauses until the verifier refutes the deadline. It derives each that
+ * follows by naive propagation from those derived before. */
+static bool check_derivations(rng *r, const lh_pipeline *p,
+                              const two_devices *x)
+{
+    lh_proof_order orders[DRAWN][LONGEST];
+    lh_proof_clause kept[DRAWN];
+    facts f;
+    uint32_t n = 0;
+    bool refuted = false;
+    for (uint32_t i = 0; i < DRAWN && !refuted && !test_state.bad; i++) {
+        bool follows = draw_clause(r, x, n, kept, &kept[n], orders[i]);
+        if (kept[n].n_orders == 0)
+            break;
+        if (kept[n].n_orders > 1 && rng_chance(r, 20)) {
+            kept[n].n_orders--;
+            kept[n].orders++;
+            propagate(&f, x, n, kept, &kept[n]);
+            follows = f.contradiction;
+        }
+        const uint32_t bad =
+            find_bad_clause(p, x->deadline, n + 1, kept, &refuted);
+        CHECK(bad == LH_NONE || bad == n);
+        CHECK(!follows || bad == LH_NONE);
+        n_derived[bad == LH_NONE]++;
+        n += bad == LH_NONE;
+        propagate(&f, x, n, kept, NULL);
+        CHECK(refuted || !f.contradiction);
+    }
+    return refuted;
+}
+
 static void implied_clauses_are_derived(void)
 {
-    uint32_t n_derived = 0, n_rejected = 0, n_refuted = 0;
+    uint32_t n_refuted = 0, n_feasible = 0;
     for (uint32_t seed = 0; seed < OF_CASES(400) && !test_state.bad; seed++) {
         rng r = {seed};
         two_devices x;
         lh_pipeline *p = draw_two_devices(&r, &x);
-        lh_proof_order orders[DRAWN][3];
-        lh_proof_clause kept[DRAWN];
-        uint32_t n = 0;
-        bool refuted = false;
-        CHECK(!is_refuted(&x, 0, kept, NULL));
-        for (uint32_t i = 0; i < DRAWN && !refuted && !test_state.bad; i++) {
-            const uint32_t device = rng_below(&r, DEVICES);
-            kept[n] = (lh_proof_clause){1 + rng_below(&r, 3), orders[i]};
-            for (uint32_t k = 0; k < kept[n].n_orders; k++)
-                orders[i][k] = draw_order(&r, device, MICROBATCHES);
-            const bool naive = is_refuted(&x, n, kept, &kept[n]);
-            const uint32_t bad =
-                find_bad_clause(p, x.deadline, n + 1, kept, &refuted);
-            CHECK(bad == LH_NONE || bad == n);
-            CHECK(!naive || bad == LH_NONE);
-            n_rejected += bad == n;
-            n += bad == LH_NONE;
-            n_derived += bad == LH_NONE;
-            CHECK(refuted || !is_refuted(&x, n, kept, NULL));
-        }
+        brute_options o = {.below_ns = (x.deadline + 1) * INT64_C(1000000),
+                           .parts = 1,
+                           .most = 20000};
+        const bool refuted = check_derivations(&r, p, &x);
+        const bool feasible = brute_force(p, &o) == BRUTE_FASTER;
+        CHECK(!refuted || !feasible);
         n_refuted += refuted;
+        n_feasible += feasible;
         if (test_state.bad)
-            fprintf(stderr, "pipeline %u, clause %u\n", seed, n);
+            fprintf(stderr, "pipeline %u\n", seed);
         lh_pipeline_free(p);
     }
-    printf("%u clauses derived, %u rejected, %u deadlines refuted\n", n_derived,
-           n_rejected, n_refuted);
-    CHECK(n_derived > 100 && n_rejected > 100);
+    printf("%u clauses derived, %u rejected; %u deadlines refuted, %u "
+           "feasible\n",
+           n_derived[1], n_derived[0], n_refuted, n_feasible);
+    CHECK(n_derived[0] > 100 && n_derived[1] > 100);
+    CHECK(n_feasible > 10);
 }
 
 int main(int argc, char **argv)
