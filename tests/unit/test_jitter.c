@@ -169,6 +169,18 @@ static void data_parallel_links(void)
     r = run(p, "1f1b", rare);
     CHECK_INT(r.max_ns, 180000000);
     CHECK_MSG(fabs(r.mean_ns - 108e6) < 0.6e6, "mean %g", r.mean_ns);
+    /* X and Y: the delays of the latencies of devices 0 and 1, exponential with
+     * mean 5 ms. An iteration takes max(25 + X, 15 + Y) + 50 + max(25 + X,
+     * 5 + Y) ms, and E max(Y - X - a, 0) = 5 exp(-a / 5) / 2. */
+    r = run(p, "1f1b", (lh_jitter){.latency = 1, .samples = n});
+    double mean = 110e6 + 2.5e6 * (exp(-2) + exp(-4));
+    CHECK(r.min_ns >= 100000000);
+    CHECK_MSG(fabs(r.mean_ns - mean) < 0.4e6, "mean %g", r.mean_ns);
+    /* The transfers of 10 and 20 ms, instead: X and Y, then 2 X and 2 Y. */
+    r = run(p, "1f1b", (lh_jitter){.transfer = 0.5, .samples = n});
+    mean = 115e6 + 2.5e6 * exp(-2) + 5e6 * exp(-2);
+    CHECK(r.min_ns >= 100000000);
+    CHECK_MSG(fabs(r.mean_ns - mean) < 0.5e6, "mean %g", r.mean_ns);
     lh_pipeline_free(p);
     lh_pipeline_free(q);
 }
