@@ -226,6 +226,10 @@ static void whole_chunks(void)
     CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
     CHECK_INT(m.f.cost.static_bytes,
               5000000000 + m.f.cost.buffer_bytes + m.f.cost.workspace_bytes);
+    m.entries[2].static_bytes = 0; /* measured as well */
+    COST(&m.f);
+    CHECK_INT(m.f.cost.static_bytes,
+              m.f.cost.buffer_bytes + m.f.cost.workspace_bytes);
     /* Communication that was not measured is estimated and added. */
     m.entries[2].communication = false;
     m.f.options.ignore_profile = true;
