@@ -226,6 +226,26 @@ static void alternatives_are_climbed(void)
     }
 }
 
+/* If the layout with the least bound is slow under a slow method, other layouts
+ * are tried: here those with two chunks per rank, of which the one with 10
+ * ranks leaves a node idle. */
+static void other_layouts_are_tried_under_slow_methods(void)
+{
+    static const char path[] = TEST_DATA "/planner/two-sites-22-gpus.yaml";
+    const lh_layout degrees = {.pipeline = 10};
+    lh_plan *open = plan_file(path, NULL);
+    lh_plan *fixed = plan_file(path, &degrees);
+    CHECK(open && fixed);
+    if (open && fixed)
+        CHECK_MSG((double)open->best.iteration_ns <=
+                      1.002 * (double)fixed->best.iteration_ns,
+                  "%.6f s, %.6f s with 10 ranks",
+                  (double)open->best.iteration_ns / 1e9,
+                  (double)fixed->best.iteration_ns / 1e9);
+    lh_plan_free(open);
+    lh_plan_free(fixed);
+}
+
 /* Twice the bandwidth of the first link does not lead to a slower plan. */
 static void more_bandwidth_is_not_slower(void)
 {
@@ -308,5 +328,6 @@ int main(int argc, char **argv)
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
     RUN(own_degrees_have_the_same_partition);
+    RUN(other_layouts_are_tried_under_slow_methods);
     return test_summary();
 }

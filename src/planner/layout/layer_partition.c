@@ -626,7 +626,8 @@ static lh_status walk_randomly(random_walk *s, lh_error *err)
 lh_status lhi_layer_partition_search_slow_method(
     const lh_job *job, const lh_plan_options *options,
     lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
-    lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err)
+    lhi_arena *mem, lhi_config *config, uint32_t *n_timed,
+    int64_t *iteration_ns, lh_error *err)
 {
     const uint32_t n = count_chunks(config);
     const uint32_t v = config->layout.chunks_per_device;
@@ -663,6 +664,7 @@ lh_status lhi_layer_partition_search_slow_method(
         *iteration_ns = s.best_ns;
         config->layers = best;
     }
+    *n_timed = (uint32_t)s.p.n_timed;
     lhi_build_cache_free(s.t.known);
     lhi_arena_free(s.t.mem);
     free(room);

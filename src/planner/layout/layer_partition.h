@@ -77,11 +77,13 @@ typedef struct lhi_layer_partition_slow_search {
  * partitions with equal work per device; those with many chunks have small ones
  * in the first and the last round. Then moves layers at random while no
  * device's load grows. The fastest timed partition goes to config->layers, in
- * `mem`, its time to *iteration_ns; if none works both stay. */
+ * `mem`, its time to *iteration_ns; if none works both stay. *n_timed: number
+ * of partitions that were timed. */
 lh_status lhi_layer_partition_search_slow_method(
     const lh_job *job, const lh_plan_options *options,
     lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
-    lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err);
+    lhi_arena *mem, lhi_config *config, uint32_t *n_timed,
+    int64_t *iteration_ns, lh_error *err);
 
 /* Rebalances `config`'s partition: moves layers between devices while the
  * largest device load falls, independent of the schedule. Result in

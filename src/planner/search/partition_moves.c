@@ -25,7 +25,8 @@ enum {
     PASSES_OF_DONATED = 1000000,
     SLOW_PARTITIONS = 48, /* under a slow method, */
     SLOW_PASSES = 300000, /* but at most this, */
-    LEAST_SLOW = 16,      /* and none if fewer partitions remain */
+    LEAST_SLOW = 16,      /* and none if fewer partitions remain; */
+    MAX_SLOW_STARTS = 64, /* and at most this many layouts */
 };
 
 /* All methods are tried if a fast one's time on the partition is this close to
@@ -526,7 +527,8 @@ static const char *find_slow_method(const partition_mover *m,
 }
 
 /* Returns the candidate with the least bound over all partitions for which a
- * slow method is affordable; NULL: none. */
+ * slow method is affordable, among those whose pipeline degree and chunks per
+ * device were not recorded by record_kind(); NULL: none. */
 static lhi_candidate *find_least_bound(const partition_mover *m)
 {
     lhi_candidate *best = NULL;
@@ -534,8 +536,9 @@ static lhi_candidate *find_least_bound(const partition_mover *m)
         lhi_candidate *c = &m->s->candidates[i];
         const uint64_t passes = count_passes(c);
         if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
-            passes * LEAST_SLOW <= SLOW_PASSES &&
+            passes * LEAST_SLOW <= m->passes &&
             (!best || c->lower_bound.ns < best->lower_bound.ns) &&
+            !m->done[i] && !is_known_kind(m, c) &&
             lhi_layer_partition_has_alternatives(m->s->job, &c->config,
                                                  &m->s->options))
             best = c;
@@ -543,18 +546,13 @@ static lhi_candidate *find_least_bound(const partition_mover *m)
     return best;
 }
 
-/* Improves the layer partition of the candidate with the least bound under a
- * slow schedule method. It determines the proven bound, and with many chunks a
- * slow method can be several percent faster than those used so far. */
-static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
+/* Improves the layer partition of candidate `c` under slow schedule method
+ * `method`, with at most m->passes passes. */
+static lh_status walk_under_slow_method(partition_mover *m, lhi_candidate *c,
+                                        const char *method, lh_error *err)
 {
     lhi_layout_search *s = m->s;
-    lhi_candidate *c = find_least_bound(m);
-    const char *method = c ? find_slow_method(m, c) : NULL;
-    if (!method || !s->complete || s->options.objective != LH_PLAN_FASTEST ||
-        is_over(m))
-        return LH_OK;
-    const uint64_t most = SLOW_PASSES / count_passes(c);
+    const uint64_t most = m->passes / count_passes(c);
     lhi_layer_partition_slow_search how = {
         .method = method,
         .max_partitions = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
@@ -565,14 +563,43 @@ static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
         .context = m};
     lhi_candidate moved = *c;
     int64_t ns = INT64_MAX;
+    uint32_t n_timed = 0;
     LHI_TRY(lhi_layer_partition_search_slow_method(
         s->job, &s->options, s->evaluation_cache, &how, s->mem, &moved.config,
-        &ns, err));
+        &n_timed, &ns, err));
+    m->passes -= n_timed * count_passes(c);
+    if (ns < how.start_limit_ns)
+        record_kind(m, c);
     if (ns >= s->best_value)
         return LH_OK;
     moved.with_slow_methods = true;
     LHI_TRY(evaluate_moved(m, c, &moved, err));
     record_best(m, c);
+    return LH_OK;
+}
+
+/* Improves layer partitions under a slow schedule method, which with many
+ * chunks can be several percent faster than those used so far. The candidate
+ * with the least bound comes first, since it determines the proven bound. The
+ * next least bounds follow, until the passes are used up: a layout whose
+ * balanced partitions are slow costs two timings, and one that has been walked
+ * excludes others with its pipeline degree and chunk count. */
+static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate *c;
+    if (!s->complete || s->options.objective != LH_PLAN_FASTEST)
+        return LH_OK;
+    m->passes = SLOW_PASSES;
+    m->n_kinds = 0;
+    memset(m->done, 0, s->n * sizeof *m->done);
+    for (int n = 0;
+         n < MAX_SLOW_STARTS && !is_over(m) && (c = find_least_bound(m)); n++) {
+        const char *method = find_slow_method(m, c);
+        m->done[c - s->candidates] = true;
+        if (method)
+            LHI_TRY(walk_under_slow_method(m, c, method, err));
+    }
     return LH_OK;
 }
 
