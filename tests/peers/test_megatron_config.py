@@ -132,11 +132,14 @@ def check_random(seed, folder):
     planned = longhaul(folder, "plan", "job.yaml", "-q", "--for", "megatron",
                        "--no-optimal", "--effort", "300", "-o", "plan.json")
     if planned.returncode:
-        # Planned by Megatron-LM's rules; otherwise the job has no plan for any
+        # Rejected by Megatron-LM's rules; otherwise the job has no plan for any
         # program.
-        if "no layout works, e.g.: Megatron-LM" not in planned.stderr:
-            check(re.search("no layout fits|learned .* positions|chunks, but",
-                            planned.stderr), f"job {seed}: {planned.stderr}")
+        if "Megatron-LM" not in planned.stderr:
+            alone = longhaul(folder, "plan", "job.yaml", "-q", "--no-optimal",
+                             "--effort", "300", "-o", "plan.json")
+            check(alone.returncode or
+                  re.search("learned .* positions|chunks, but", planned.stderr),
+                  f"job {seed}: {planned.stderr}")
             unfit.append(seed)
         return None
     return check_plan(seed, folder)
