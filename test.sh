@@ -101,18 +101,19 @@ skip() {
 suite() {
     build=$1
     shift
-    rm -f "$build/meson-logs/testlog.json"
+    rm -f "$build"/meson-logs/testlog*.json
     # Four tests more at a time than there are processors: some tests wait. Only a
     # test that hangs reaches its limit.
     meson test -C "$build" --no-rebuild --print-errorlogs --quiet \
         --timeout-multiplier 4 --num-processes $(($(nproc) + 4)) "$@" \
         >build-logs/suite.log 2>&1 </dev/null
-    if ! numbers=$(python3 tools/count-tests.py "$build/meson-logs/testlog.json"); then
+    # With --setup NAME the log is testlog-NAME.json.
+    if ! numbers=$(python3 tools/count-tests.py "$build"/meson-logs/testlog*.json); then
         cat build-logs/suite.log
         failed=$((failed + 1))
         return
     fi
-    cp "$build/meson-logs/testlog.json" "build-logs/$build-$(date +%s).testlog"
+    cp "$build"/meson-logs/testlog*.json "build-logs/$build-$(date +%s).testlog"
     # shellcheck disable=SC2086 # three numbers
     set -- $numbers
     echo "$1 passed, $2 failed, $3 skipped"
