@@ -40,6 +40,14 @@ def rows_are_all_combinations():
 
 
 @test
+def rates_follow_from_mean_times():
+    for options, count in ((["--messages", "3", "--senders", "4"], 3),
+                           (["--traffic", "ring", "--senders", "4"], 1)):
+        row = json_case(f"rate {count}", [*LINK, "--loss", "1%", *options])["rows"][0]
+        check(abs(row["bytes_per_s"] * row["end_ns"] / (count * 1e15) - 1) < 1e-9, row)
+
+
+@test
 def every_option_changes_the_result():
     base = [*LINK, "--loss", "0.5%", "--seeds", "1", "--paths", "2",
             "--queue-pairs", "4", "--interface-gbps", "100", "--messages", "2",

@@ -139,8 +139,7 @@ typedef struct lh_packet_result {
     /* Time until all messages have arrived: mean, least and greatest of the
      * seeds. */
     double end_ns, least_end_ns, greatest_end_ns;
-    /* Mean over the senders of their bytes by the time until the last message
-     * has arrived; bytes of the collectives by their time. */
+    /* Bytes of a sender, or of all collectives, by end_ns. */
     double bytes_per_s;
     /* A message's mean time, or the collectives' without loss, by the closed
      * form (docs/theory/transport.md). */

@@ -587,21 +587,17 @@ void lhi_packet_add_counters(lh_packet_counters *sum,
         sum->max_switch_bytes = c->max_switch_bytes;
 }
 
-/* Adds seed `i` to *out: its last message's end, the mean rate of its senders
- * or of its collectives, and its counters. The caller divides the sums by the
- * seed count. */
+/* Adds seed `i` to *out: its last message's end and its counters. The caller
+ * divides the sum of the ends by the seed count. */
 static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
 {
     const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];
     bool is_single = s->base.link->traffic != LH_TRAFFIC_MESSAGES;
     uint32_t each = is_single ? 1 : s->base.messages;
-    double total = s->base.link->load.message_bytes * s->base.messages;
     double last_ns = 0;
-    for (uint32_t k = each - 1; k < s->n_messages; k += each) {
+    for (uint32_t k = each - 1; k < s->n_messages; k += each)
         if (end_ns[k] > last_ns)
             last_ns = end_ns[k];
-        out->bytes_per_s += total / (end_ns[k] * 1e-9) * each / s->n_messages;
-    }
     out->end_ns += last_ns;
     if (i == 0 || last_ns < out->least_end_ns)
         out->least_end_ns = last_ns;
@@ -645,7 +641,8 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     for (uint32_t i = 0; i < s->n_seeds; i++)
         add_seed(s, i, out);
     out->end_ns /= s->n_seeds;
-    out->bytes_per_s /= s->n_seeds;
+    out->bytes_per_s = s->base.link->load.message_bytes * s->base.messages /
+                       (out->end_ns * 1e-9);
     for (size_t k = 0; k < n; k++)
         s->end_ns[k] -= s->start_ns[k];
     qsort(s->end_ns, n, sizeof *s->end_ns, compare_doubles);
