@@ -599,8 +599,9 @@ static bool show_progress(void *context, uint32_t done, uint32_t total)
     return cli_interrupts() > 0;
 }
 
-/* Simulates all rows and prints the results; after an interrupt, those of the
- * finished rows. `records`: one for each row, for the page; NULL: none. */
+/* Simulates all rows and prints the results; after an interrupt or a failed
+ * row, those of the finished rows. `records`: one for each row, for the page;
+ * NULL: none. */
 static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
                           lh_packet_result *results, lh_packet_record *records)
 {
@@ -628,6 +629,8 @@ static lh_status simulate(cli *c, const packets_grid *g, lh_packet_link *links,
             finished.n_rows, g->n_rows);
         c->exit_code = EXIT_FAILED;
         status = LH_OK;
+    } else if (status == LH_EINPUT) {
+        status = packets_print_failed_row(c, g, finished.n_rows);
     }
     CLI_TRY(status);
     if (records)

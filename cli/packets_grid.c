@@ -5,6 +5,8 @@
 
 #include <longhaul/experimental/packets.h>
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,4 +243,26 @@ const char *packets_get_text(const packets_grid *g, uint32_t row,
     memcpy(buffer, text, len);
     buffer[len] = '\0';
     return buffer;
+}
+
+lh_status packets_print_failed_row(cli *c, const packets_grid *g, uint32_t row)
+{
+    char text[64], names[512] = "";
+    size_t len = 0;
+    for (uint32_t a = 0; a < N_PACKETS_AXES; a++)
+        if (g->n[a] > 1 && len < sizeof names)
+            len += (size_t)snprintf(
+                names + len, sizeof names - len, " %s %s",
+                packets_get_option((packets_axis)a),
+                packets_get_text(g, row, (packets_axis)a, text, sizeof text));
+    const lh_error cause = c->err;
+    if (row == 0)
+        return cli_error(c, LH_EINPUT, "row 1 of %" PRIu32 "%s: %s", g->n_rows,
+                         names, cause.text);
+    cli_note(c,
+             "error: row %" PRIu32 " of %" PRIu32 "%s: %s; rows in the "
+             "results: %" PRIu32,
+             row + 1, g->n_rows, names, cause.text, row);
+    c->exit_code = EXIT_FAILED;
+    return LH_OK;
 }

@@ -54,4 +54,9 @@ double packets_get_value(const packets_grid *g, uint32_t row, packets_axis a);
 const char *packets_get_text(const packets_grid *g, uint32_t row,
                              packets_axis a, char *buffer, size_t size);
 
+/* Prints the error of table row `row` with the settings that differ between
+ * rows, and the number of rows in the results. Returns the error if no row has
+ * finished, else LH_OK with exit status 1. */
+lh_status packets_print_failed_row(cli *c, const packets_grid *g, uint32_t row);
+
 #endif

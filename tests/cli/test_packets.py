@@ -48,6 +48,15 @@ def rates_follow_from_mean_times():
 
 
 @test
+def a_failed_row_keeps_the_finished_rows():
+    case("failed row", ["packets", "--gbps", "40", "--latency", "100us", "--message", "16MB",
+                        "--interface-gbps", "40", "--oversubscription", "1.5", "--seeds", "3",
+                        "--recovery", "selective-repeat,go-back-n"], 1,
+         out="selective-repeat +[0-9]",
+         err="row 2 of 2 recovery go-back-n: seed [0-9]+: a queue pair makes no progress")
+
+
+@test
 def every_option_changes_the_result():
     base = [*LINK, "--loss", "0.5%", "--seeds", "1", "--paths", "2",
             "--queue-pairs", "4", "--interface-gbps", "100", "--messages", "2",

@@ -7,6 +7,7 @@
 #include "model/link_settings.h"
 #include "network/packet/other_jobs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -678,7 +679,8 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
 }
 
 /* Simulates one link with all seeds in parallel and computes *out; its arrays
- * are allocated in `mem`. Returns the first failed seed's error. */
+ * are allocated in `mem`. Returns the first failed seed's error and names the
+ * seed. */
 static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
                            lh_error *err)
 {
@@ -697,9 +699,8 @@ static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
                                      : lhi_count_processors());
     for (uint32_t i = 0; i < s->n_seeds; i++)
         if (s->statuses[i] != LH_OK) {
-            if (err)
-                *err = s->errors[i];
-            return s->statuses[i];
+            return lhi_fail(err, s->statuses[i], "seed %" PRIu64 ": %s",
+                            s->run->seed + i, s->errors[i].text);
         }
     return summarise(s, out, err);
 }
