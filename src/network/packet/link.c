@@ -679,8 +679,8 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
 }
 
 /* Simulates one link with all seeds in parallel and computes *out; its arrays
- * are allocated in `mem`. Returns the first failed seed's error and names the
- * seed. */
+ * are allocated in `mem`. Returns the first failed seed's error, and names the
+ * seed if the simulation cannot continue. */
 static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
                            lh_error *err)
 {
@@ -698,10 +698,11 @@ static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
                      s->run->threads ? s->run->threads
                                      : lhi_count_processors());
     for (uint32_t i = 0; i < s->n_seeds; i++)
-        if (s->statuses[i] != LH_OK) {
+        if (s->statuses[i] == LH_EINPUT)
             return lhi_fail(err, s->statuses[i], "seed %" PRIu64 ": %s",
                             s->run->seed + i, s->errors[i].text);
-        }
+        else if (s->statuses[i] != LH_OK)
+            return lhi_fail(err, s->statuses[i], "%s", s->errors[i].text);
     return summarise(s, out, err);
 }
 
