@@ -222,15 +222,16 @@ static void errors(void)
 /* --- all-reduces --- */
 
 /* Without loss all-reduces take the time of pipelined rings, whose steps do
- * not wait for the slowest one: each part crosses the link twice in each half.
- */
+ * not wait for the slowest one. With two GPUs at each site every other of a
+ * part's six steps crosses the link. */
 static void all_reduces(void)
 {
     static const struct {
         double gpus, latency_ns, bytes;
-    } cases[] = {{1, 1e6, 4e6}, {4, 1e6, 64e6}, {4, 1e4, 8e6}, {8, 1e7, 8e6}};
+    } cases[] = {{1, 1e6, 4e6},  {2, 1e7, 8e6}, {3, 1e7, 6e6},
+                 {4, 1e6, 64e6}, {4, 1e4, 8e6}, {8, 1e7, 8e6}};
     const lh_packet_run run = {.size = sizeof run};
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int kind = LH_TRAFFIC_RING; kind <= LH_TRAFFIC_HIERARCHICAL;
              kind++) {
             const lh_packet_link link = {

@@ -624,7 +624,10 @@ static double compute_collectives(const lh_packet_link *link, uint32_t rounds,
     const lh_flow inside = {get_interface_rate(l), inside_ns, 0};
     const lh_flow across = {effect->bytes_per_s, l->latency_ns + inside_ns, 0};
     if (link->traffic == LH_TRAFFIC_RING)
-        return 2 * lh_ring_ns(LH_RING_PIPELINED, n, bytes, &across, inside_ns);
+        /* Every n / 2-th of a part's 2 (n - 1) steps crosses the link, and two
+         * collectives alone have min(2, n - 1) such steps each. */
+        return 2 * lh_ring_ns(LH_RING_PIPELINED, n, bytes, &across, inside_ns) -
+               (2 * fmin(2, n - 1) - ceil(4.0 * (n - 1) / n)) * l->latency_ns;
     const lh_hybrid h =
         lh_hybrid_ns(LH_RING_PIPELINED, n, bytes, &inside, &across, true);
     return h.all_gather_ns + h.reduce_ns;
