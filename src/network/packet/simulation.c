@@ -88,7 +88,8 @@ static lh_status check_status(const lhi_packet_sim *sim, lh_error *err)
         return lhi_fail(err, LH_EINPUT,
                         "a queue pair makes no progress in %d timeouts: the "
                         "timeout, the queue or the redundancy code does not "
-                        "suit the link",
+                        "suit the link; a smaller window, congestion control, "
+                        "flow control or a variation of the latency may help",
                         (int)MOST_TIMEOUTS);
     return sim->status == LH_OK ? LH_OK : lhi_fail_nomem(err);
 }
